@@ -1,0 +1,1 @@
+"""Coding agents inside your editor: the engine as a library."""

@@ -1,0 +1,1 @@
+"""The terminal's face: the same runs, without an editor."""

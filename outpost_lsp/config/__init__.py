@@ -1,0 +1,1 @@
+"""From files, settings and environment to agents, providers and routings."""

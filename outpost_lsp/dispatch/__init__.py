@@ -1,0 +1,1 @@
+"""One dispatch, from brief to result."""

@@ -1,0 +1,182 @@
+"""What an agent and a model say to each other, and the history that holds it.
+
+A `Message` is encoded once per wire form: the bytes are kept beside it, so that a step costs what is new, whatever
+came before. A `History` checks each message as it arrives (MODEL-04) and never walks what it already holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from outpost_lsp.domain.record import Record
+from outpost_lsp.errors import OutpostError
+
+
+class TextBlock(Record):
+    """Visible text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ToolCallBlock(Record):
+    """A call that the model asks for. `input` is what it sent: any JSON, text when it was broken JSON (TEXEC-12)."""
+
+    type: Literal["tool-call"] = "tool-call"
+    id: str
+    name: str
+    input: Any = None
+
+
+class ToolResultBlock(Record):
+    """The answer to one call. `is_error` is left out unless true."""
+
+    type: Literal["tool-result"] = "tool-result"
+    call_id: str
+    content: str
+    is_error: Literal[True] | None = None
+
+
+class ReasoningBlock(Record):
+    """Opaque reasoning; goes back only to the provider and model that made it (MODEL-08)."""
+
+    type: Literal["reasoning"] = "reasoning"
+    provider: str
+    model: str
+    data: Any
+    text: str | None = None
+
+
+Block = Annotated[TextBlock | ToolCallBlock | ToolResultBlock | ReasoningBlock, Field(discriminator="type")]
+Role = Literal["user", "assistant"]
+
+
+class Message(Record):
+    """One turn of one side."""
+
+    role: Role
+    content: tuple[Block, ...]
+    _wire: dict[str, bytes] = PrivateAttr(default_factory=dict)
+
+    def encoded(self, form: str, encode: Callable[[Message], bytes]) -> bytes:
+        """The bytes of this message in the wire form named `form`, made by `encode` the first time only.
+
+        `form` must name everything the bytes depend on: the protocol, and the provider and model whose reasoning
+        is kept.
+        """
+        found = self._wire.get(form)
+        if found is None:
+            found = self._wire[form] = encode(self)
+        return found
+
+    @property
+    def text(self) -> str:
+        """All text blocks joined."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+    @property
+    def calls(self) -> tuple[ToolCallBlock, ...]:
+        """The tool calls, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolCallBlock))
+
+    @property
+    def results(self) -> tuple[ToolResultBlock, ...]:
+        """The tool results, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
+
+
+def user(*texts: str) -> Message:
+    """A user message with one text block for each nonempty text."""
+    return Message(role="user", content=tuple(TextBlock(text=text) for text in texts if text))
+
+
+class History(Sequence[Message]):
+    """The messages of a conversation, valid at every moment.
+
+    Each message is checked against the one before it when it is appended, so that a request never checks again.
+    """
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = []
+        for message in messages:
+            self.append(message)
+
+    def append(self, message: Message) -> None:
+        """Add a message; `configuration` when it may not stand here (MODEL-04)."""
+        if fault := _misplaced(self._messages[-1] if self._messages else None, message):
+            raise OutpostError("configuration", f"messages: {fault}")
+        self._messages.append(message)
+
+    def replace(self, messages: Iterable[Message]) -> None:
+        """Put a compacted history in place of this one; checked before anything changes."""
+        self._messages = History(messages)._messages
+
+    def open_calls(self) -> tuple[ToolCallBlock, ...]:
+        """Calls of the last message that have no result yet."""
+        last = self._messages[-1] if self._messages else None
+        return last.calls if last is not None and last.role == "assistant" else ()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._messages[index]
+
+
+def validate_messages(messages: Sequence[Message]) -> None:
+    """Check a whole request: what `History` checks, and that it begins and ends with the user (MODEL-04)."""
+    if isinstance(messages, History):
+        last = messages[-1] if len(messages) else None
+    else:
+        History(messages)
+        last = messages[-1] if messages else None
+    if last is None:
+        raise OutpostError("configuration", "messages: at least one message is needed")
+    if last.role != "user":
+        raise OutpostError("configuration", "messages: the last message must be the user's")
+
+
+def without_reasoning(messages: Iterable[Message]) -> list[Message]:
+    """The messages without reasoning blocks; one that held nothing else is left out (CTX-02)."""
+    kept = []
+    for message in messages:
+        if not any(isinstance(block, ReasoningBlock) for block in message.content):
+            kept.append(message)
+            continue
+        content = tuple(block for block in message.content if not isinstance(block, ReasoningBlock))
+        if content:
+            kept.append(Message(role=message.role, content=content))
+    return kept
+
+
+def _misplaced(previous: Message | None, message: Message) -> str | None:
+    if not message.content:
+        return "a message has no content"
+    if previous is None and message.role != "user":
+        return "the first message must be the user's"
+    if message.role == "assistant":
+        if any(isinstance(block, ToolResultBlock) for block in message.content):
+            return "a tool result stands in an assistant message"
+        if previous is not None and previous.role == "assistant":
+            return "two assistant messages follow each other"
+        return None
+    if any(isinstance(block, ToolCallBlock | ReasoningBlock) for block in message.content):
+        return "a tool call or reasoning stands in a user message"
+    return _unpaired(previous.calls if previous is not None else (), message.results)
+
+
+def _unpaired(calls: Sequence[ToolCallBlock], results: Sequence[ToolResultBlock]) -> str | None:
+    # Pairs by count and order of ids, since a service may repeat an id within one answer (TOOL-16).
+    wanted, got = sorted(call.id for call in calls), sorted(result.call_id for result in results)
+    if wanted == got:
+        return None
+    missing = set(wanted) - set(got)
+    return f"tool calls without result: {', '.join(sorted(missing))}" if missing else "tool results without call"

@@ -1,0 +1,66 @@
+"""The two kinds of value everything else is made of.
+
+A `Record` is stored or sent: frozen, camelCase on the wire, absent optional fields left out (PY-01).
+A `Declaration` is what an application writes to describe an agent: frozen, and refused with a `configuration`
+fault that names the field when it is wrong (PY-08, LIM-06).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from outpost_lsp.errors import OutpostError
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+SafeInt = Annotated[int, Field(strict=True, ge=0, le=MAX_SAFE_INTEGER)]
+"""A count: an `int` that is no `bool`, from 0 to 2^53 - 1 (PY-07)."""
+
+PositiveInt = Annotated[int, Field(strict=True, gt=0, le=MAX_SAFE_INTEGER)]
+"""A safe integer greater than 0 (PY-07)."""
+
+NonBlank = Annotated[str, Field(strict=True, pattern=r"\S")]
+"""Text with at least one visible character."""
+
+
+class Record(BaseModel):
+    """A frozen value that is stored or sent as JSON."""
+
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="forbid", ser_json_inf_nan="constants"
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object: camelCase names, absent fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def to_line(self) -> bytes:
+        """The JSON object as one line of UTF-8, without the line end."""
+        return self.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+class Declaration(BaseModel):
+    """A frozen value that an application writes; what is wrong with it is said at once, by field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise OutpostError("configuration", describe(type(self).__name__, error)) from error
+
+
+def describe(subject: str, error: ValidationError) -> str:
+    """One sentence for a person: which field of `subject` is wrong and what was expected."""
+    faults = []
+    for fault in error.errors(include_url=False, include_context=False):
+        place = ".".join(str(part) for part in fault["loc"]) or "value"
+        text = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            text = "there is no such option"
+        faults.append(f"{place}: {text}")
+    return f"{subject}: " + "; ".join(faults)

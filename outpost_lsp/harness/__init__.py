@@ -1,0 +1,1 @@
+"""The loop that carries an agent, and everything around one turn."""

@@ -1,0 +1,1 @@
+"""The editor's face: a thin language server over service/."""

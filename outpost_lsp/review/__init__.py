@@ -1,0 +1,1 @@
+"""From a review's scope to a brief, findings and SARIF; the rule-based reviewer."""

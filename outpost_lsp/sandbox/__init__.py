@@ -1,0 +1,1 @@
+"""The door to programs and files: confined paths, process groups, leases."""

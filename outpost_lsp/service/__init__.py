@@ -1,0 +1,1 @@
+"""Live runs, the queue, and the findings of a workspace."""

@@ -1,0 +1,1 @@
+"""The door to the state folder: conversations, journals, runs, findings, locks."""

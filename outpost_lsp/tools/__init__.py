@@ -1,0 +1,1 @@
+"""What agents can do: the built-in toolsets."""

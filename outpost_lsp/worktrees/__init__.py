@@ -1,0 +1,1 @@
+"""The door to git: snapshots, worktrees, changes. The only starter of git."""
