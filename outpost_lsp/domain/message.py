@@ -114,7 +114,7 @@ class History(Sequence[Message]):
 
     def replace(self, messages: Iterable[Message]) -> None:
         """Put a compacted history in place of this one; checked before anything changes."""
-        self._messages = History(messages)._messages
+        self._messages = list(History(messages))
 
     def open_calls(self) -> tuple[ToolCallBlock, ...]:
         """Calls of the last message that have no result yet."""
