@@ -1,0 +1,109 @@
+"""A run while it is alive: its record, its cancellation, and the handle that faces hold.
+
+A record is saved before it is shown, and before the step that it describes begins (DISP-19). Whoever waits for a run may
+give up waiting without ending it; only `cancel` ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import anyio
+
+from outpost_lsp.domain.run import Run, RunError, RunStatus
+from outpost_lsp.errors import OutpostError
+
+logger = logging.getLogger(__name__)
+
+
+class RunRecords(Protocol):
+    """Where run records are kept."""
+
+    def save(self, run: Run) -> None: ...
+
+
+class RunHandle:
+    """One run as its starter sees it."""
+
+    def __init__(self, run: Run, records: RunRecords, tell: Callable[[Run], None]) -> None:
+        self._run = run
+        self._records = records
+        self._tell = tell
+        self._scope: anyio.CancelScope | None = None
+        self._is_cancelled = False
+        self._finished = anyio.Event()
+
+    @property
+    def run(self) -> Run:
+        """The record as it is now."""
+        return self._run
+
+    @property
+    def is_cancel_requested(self) -> bool:
+        """Whether somebody asked for its end."""
+        return self._is_cancelled
+
+    async def wait(self) -> Run:
+        """The record once the run has finished, whatever its end."""
+        await self._finished.wait()
+        return self._run
+
+    def cancel(self) -> bool:
+        """Ask the run to stop; `False` when it has finished already. Asking twice does no harm."""
+        if self._run.is_finished:
+            return False
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+        return True
+
+    def update(self, **changes: Any) -> Run:
+        """Save the record with these changes, then tell about it."""
+        self._run = self._run.model_copy(update=changes)
+        self._records.save(self._run)
+        self._tell(self._run)
+        return self._run
+
+    def note(self, *notes: str) -> None:
+        """Add what a person should know, each sentence once."""
+        fresh = tuple(dict.fromkeys(note for note in notes if note not in self._run.notes))
+        if fresh:
+            self.update(notes=self._run.notes + fresh)
+
+    def cancellation(self) -> anyio.CancelScope:
+        """The scope in which the work has to run; already cancelled when somebody was faster."""
+        self._scope = anyio.CancelScope()
+        if self._is_cancelled:
+            self._scope.cancel()
+        return self._scope
+
+    def finish(self, status: RunStatus, error: BaseException | None = None, **changes: Any) -> None:
+        """Record the one end of the run. A disk that refuses the record does not keep anybody waiting."""
+        if error is not None:
+            changes["error"] = run_error(error)
+        try:
+            self.update(status=status, finished_at=now(), **changes)
+        except OSError as fault:
+            logger.warning("the end of run %s could not be saved: %s", self._run.id, fault)
+            self._run = self._run.model_copy(update={"status": status, "finished_at": now(), **changes})
+            self._tell(self._run)
+        finally:
+            self._finished.set()
+
+
+def now() -> str:
+    """The time as records spell it: RFC 3339, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def run_error(error: BaseException) -> RunError:
+    """The fault as records keep it; what is no fault of ours is a failure of the process, told by its kind and words."""
+    if isinstance(error, OutpostError):
+        return RunError(code=error.code, message=error.message, details=dict(error.details) or None)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return RunError(code="process", message=f"{place}{error.strerror or error}")
+    return RunError(code="process", message=f"{type(error).__name__}: {error}")

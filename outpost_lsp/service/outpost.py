@@ -1,0 +1,232 @@
+"""The service behind every face: workspaces, live runs, the queue, and the one door through which news leaves.
+
+Each run works in a task of its own, never in the task of the request that started it, and ends exactly once, whatever
+happens (U-15). `async with Outpost(...)` brackets a server's life or a command's; leaving it cancels what still runs.
+Faces hold an `Outpost` and know nothing of what is under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.service.handle import RunHandle, now
+from outpost_lsp.service.signals import Listener, Notice, RunChanged, Signal
+from outpost_lsp.service.slots import Slots
+from outpost_lsp.service.workspace import Workspace
+from outpost_lsp.storage.layout import Layout
+
+logger = logging.getLogger(__name__)
+
+Job = Callable[[RunHandle], Awaitable[None]]
+
+
+class Outpost:
+    """Runs, queued and live, over any number of workspaces.
+
+    `environment` is what keys and settings are looked up in; nothing below reads the process's own.
+    `offline` makes every agent answer with the offline provider, whatever is configured.
+    """
+
+    def __init__(self, layout: Layout, environment: Mapping[str, str], *, offline: bool = False) -> None:
+        self.layout = layout
+        self.environment = environment
+        self.offline = offline
+        self.slots = Slots()
+        self._workspaces: dict[Path, Workspace] = {}
+        self._handles: dict[str, RunHandle] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._listeners: list[Listener] = []
+        self._last_tick = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.drain(10.0)
+        for workspace in list(self._workspaces.values()):
+            await workspace.aclose()
+        self._workspaces.clear()
+
+    # Workspaces
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """Every folder that was added, in that order."""
+        return tuple(self._workspaces.values())
+
+    def add_workspace(
+        self, folder: Path, *, client_settings: Mapping[str, Any] | None = None, trusted: bool | None = None
+    ) -> Workspace:
+        """The workspace of `folder`, made now or earlier. `await workspace.ready()` before asking what it holds."""
+        folder = folder.absolute()
+        workspace = self._workspaces.get(folder)
+        if workspace is None:
+            workspace = Workspace(self, folder, client_settings=client_settings, trusted=trusted)
+            self._workspaces[folder] = workspace
+        return workspace
+
+    async def remove_workspace(self, folder: Path) -> None:
+        """Forget a folder; its live runs are cancelled, what they made is kept."""
+        workspace = self._workspaces.pop(folder.absolute(), None)
+        if workspace is None:
+            return
+        mine = [handle for handle in self._handles.values() if handle.run.workspace == str(workspace.folder)]
+        for handle in mine:
+            handle.cancel()
+        for handle in mine:
+            await handle.wait()
+        await workspace.aclose()
+
+    # News
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tell `listener` everything from now on; the result ends it."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def tell(self, signal: Signal) -> None:
+        """Hand one piece of news to every listener; one that fails disturbs neither the run nor the others."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(signal)
+            except Exception:
+                logger.exception("a listener failed on %s", type(signal).__name__)
+
+    # Runs
+
+    async def review(
+        self,
+        workspace: Workspace,
+        scope: ReviewScope,
+        *,
+        agent: str | None = None,
+        brief: str | None = None,
+        unsaved: Mapping[str, str] | None = None,
+    ) -> RunHandle:
+        """Start a review. What names nothing (an agent, a revision, a path) is a `configuration` fault and starts nothing.
+
+        `unsaved` holds the texts of open, changed documents by their path in the repository.
+        """
+        name = agent or workspace.settings.review.agent
+        review = await plan_review(self, workspace, scope, name, brief, dict(unsaved or {}))
+        return self.start(workspace, "review", name, review.title, review.perform, scope=scope)
+
+    async def run_agent(
+        self, workspace: Workspace, agent: str, brief: str, *, unsaved: Mapping[str, str] | None = None
+    ) -> RunHandle:
+        """Start a configured agent on a brief."""
+        task = await plan_dispatch(self, workspace, agent, brief, unsaved=dict(unsaved or {}))
+        return self.start(workspace, "dispatch", agent, task.title, task.perform)
+
+    async def coordinate(
+        self,
+        workspace: Workspace,
+        brief: str,
+        agent: str = "coordinator",
+        *,
+        unsaved: Mapping[str, str] | None = None,
+    ) -> RunHandle:
+        """Start the agent that delegates."""
+        return await self.run_agent(workspace, agent, brief, unsaved=unsaved)
+
+    def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
+        """Record a run and begin its job in a task of its own."""
+        run = Run(
+            id=self._new_run_id(),
+            kind=kind,
+            agent=agent,
+            title=title,
+            status="queued",
+            workspace=str(workspace.folder),
+            started_at=now(),
+            **known,
+        )
+        handle = RunHandle(run, workspace.runs, lambda run: self.tell(RunChanged(run)))
+        workspace.runs.save(run)
+        self._handles[run.id] = handle
+        self.tell(RunChanged(run))
+        task = asyncio.get_running_loop().create_task(self._carry(handle, job), name=f"run {run.id}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+        return handle
+
+    async def _carry(self, handle: RunHandle, job: Job) -> None:
+        """The one end of every run, whatever happened in it."""
+        try:
+            with handle.cancellation() as scope:
+                await job(handle)
+                if not handle.run.is_finished:
+                    handle.finish("succeeded")
+        except OutpostError as error:
+            logger.info("run %s failed: %s", handle.run.id, error)
+            handle.finish("failed", error)
+        except Exception as error:
+            logger.exception("run %s failed in an unforeseen way", handle.run.id)
+            handle.finish("failed", error)
+        finally:
+            # Also the way out of a cancelled task, when the server ends: the record must not say "running".
+            if not handle.run.is_finished:
+                handle.finish("cancelled")
+
+    def handle(self, run_id: str) -> RunHandle | None:
+        """The handle of a run that was started here."""
+        return self._handles.get(run_id)
+
+    def cancel(self, run_id: str) -> bool:
+        """Stop a run, queued or live; `False` when it had ended, `configuration` when there is no such run."""
+        handle = self._handles.get(run_id)
+        if handle is None:
+            self.find_run(run_id)
+            return False
+        return handle.cancel()
+
+    def runs(self, limit: int | None = None, status: RunStatus | None = None) -> list[Run]:
+        """The runs of every workspace, newest first."""
+        found: dict[str, Run] = {}
+        for workspace in self._workspaces.values():
+            for run in workspace.runs.list(limit=limit, status=status):
+                found.setdefault(run.id, run)
+        newest_first = sorted(found.values(), key=lambda run: run.id, reverse=True)
+        return newest_first if limit is None else newest_first[:limit]
+
+    def find_run(self, run_id: str) -> tuple[Workspace, Run]:
+        """A recorded run and its workspace; `configuration` when there is none."""
+        for workspace in self._workspaces.values():
+            run = workspace.runs.load(run_id)
+            if run is not None:
+                return workspace, run
+        raise configuration(f"there is no run {run_id!r}", runId=run_id)
+
+    async def drain(self, deadline_s: float) -> bool:
+        """Cancel every run and wait for their ends; `False` when some did not end in time and were cut off."""
+        for handle in self._handles.values():
+            handle.cancel()
+        tasks = set(self._tasks.values())
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=deadline_s)
+        for task in late:
+            logger.warning("%s did not stop in time", task.get_name())
+            task.cancel()
+        return not late
+
+    def _new_run_id(self) -> str:
+        # Sortable by time, also among the runs that start within one millisecond.
+        self._last_tick = max(self._last_tick + 1, time.time_ns() // 1_000_000)
+        return f"{self._last_tick:012x}-{secrets.token_hex(4)}"
