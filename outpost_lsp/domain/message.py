@@ -7,12 +7,15 @@ came before. A `History` checks each message as it arrives (MODEL-04) and never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PrivateAttr
 
 from outpost_lsp.domain.record import Record
 from outpost_lsp.errors import OutpostError
+
+
+Made = TypeVar("Made")
 
 
 class TextBlock(Record):
@@ -59,18 +62,22 @@ class Message(Record):
 
     role: Role
     content: tuple[Block, ...]
-    _wire: dict[str, bytes] = PrivateAttr(default_factory=dict)
+    _kept: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def kept(self, form: str, make: Callable[[Message], Made]) -> Made:
+        """What `make` gives for this message, made the first time only and kept under `form`."""
+        found: Made | None = self._kept.get(form)
+        if found is None:
+            found = self._kept[form] = make(self)
+        return found
 
     def encoded(self, form: str, encode: Callable[[Message], bytes]) -> bytes:
-        """The bytes of this message in the wire form named `form`, made by `encode` the first time only.
+        """The bytes of this message in the wire form named `form`, made once.
 
         `form` must name everything the bytes depend on: the protocol, and the provider and model whose reasoning
         is kept.
         """
-        found = self._wire.get(form)
-        if found is None:
-            found = self._wire[form] = encode(self)
-        return found
+        return self.kept(form, encode)
 
     @property
     def text(self) -> str:
@@ -108,9 +115,13 @@ class History(Sequence[Message]):
 
     def append(self, message: Message) -> None:
         """Add a message; `configuration` when it may not stand here (MODEL-04)."""
+        self.check(message)
+        self._messages.append(message)
+
+    def check(self, message: Message) -> None:
+        """Raise `configuration` when `message` may not stand next; nothing is added."""
         if fault := _misplaced(self._messages[-1] if self._messages else None, message):
             raise OutpostError("configuration", f"messages: {fault}")
-        self._messages.append(message)
 
     def replace(self, messages: Iterable[Message]) -> None:
         """Put a compacted history in place of this one; checked before anything changes."""
