@@ -1,1 +1,1 @@
-"""The wire records of the editor protocol, shared by both faces; knows no LSP library."""
+"""The wire records of the editor protocol, shared by the faces; knows URIs and UTF-16, no pygls."""
