@@ -109,7 +109,9 @@ def serve_arguments(serve: argparse.ArgumentParser) -> None:
     lock.add_argument("--no-token", action="store_true", help="open a loopback port to everyone on this machine")
     serve.add_argument("--clientProcessId", dest="client_process_id", metavar="PID", type=_pid, help="end when it ends")
     serve.add_argument("--log-file", metavar="FILE", help="write the log there as well")
-    serve.add_argument("--log-level", metavar="LEVEL", default="info", type=_log_level, help="debug, info, warning or error")
+    serve.add_argument(
+        "--log-level", metavar="LEVEL", default="info", type=_log_level, help="debug, info, warning or error"
+    )
 
 
 def _add_review(commands: _Commands) -> None:
@@ -157,7 +159,9 @@ def _add_agent_commands(commands: _Commands) -> None:
 def _add_run_commands(commands: _Commands) -> None:
     here = ("folder", "settings")
     runs = _command(commands, "runs", "list the runs of this repository", options=here)
-    runs.add_argument("--limit", metavar="N", type=_count, default=20, help="at most so many, newest first (default: 20)")
+    runs.add_argument(
+        "--limit", metavar="N", type=_count, default=20, help="at most so many, newest first (default: 20)"
+    )
     runs.add_argument("--status", choices=RUN_STATUSES, help="only these")
     runs.add_argument("--json", action="store_true", help="print a list of runs as JSON")
     show = _command(commands, "show", "what happened in a run, step by step", options=here)

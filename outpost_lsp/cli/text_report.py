@@ -1,7 +1,8 @@
 """Findings for people: where, how bad, what, the source with a mark under it, and why.
 
 The source is shown as it was reviewed. A long line is cut around its mark, and a long quote after a few lines, so that
-one finding stays readable at a glance.
+one finding stays readable at a glance. Text of a model or a file is shown with what a terminal would act on, or a
+reader would not see, spelled out (SEC-19).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
+from unicodedata import combining, east_asian_width
 
-from outpost_lsp.cli.terminal import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paint, printable
+from outpost_lsp.cli.terminal import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paint
 from outpost_lsp.domain.finding import SEVERITIES, Finding, Severity
+from outpost_lsp.domain.markdown import visible
 
 _COLOURS: Final[dict[Severity, tuple[str, ...]]] = {
     "error": (RED, BOLD),
@@ -40,9 +43,7 @@ def summary_line(findings: Sequence[Finding], paint: Paint) -> str:
     """How many of what: the last line of a report."""
     if not findings:
         return paint("No findings.", GREEN, BOLD)
-    counts = [
-        (severity, sum(finding.severity == severity for finding in findings)) for severity in SEVERITIES
-    ]
+    counts = [(severity, sum(finding.severity == severity for finding in findings)) for severity in SEVERITIES]
     parts = ", ".join(
         paint(f"{count} {_plural(severity, count)}", *_COLOURS[severity]) for severity, count in counts if count
     )
@@ -51,10 +52,10 @@ def summary_line(findings: Sequence[Finding], paint: Paint) -> str:
 
 def _finding(finding: Finding, lines: Sequence[str], width: int, paint: Paint) -> Iterator[str]:
     span = finding.span
-    place = paint(f"{printable(finding.path)}:{span.start_line + 1}:{span.start_character + 1}", BOLD)
-    yield f"{place}: {paint(finding.severity, *_COLOURS[finding.severity])}: {printable(finding.title)}"
+    place = paint(f"{visible(finding.path)}:{span.start_line + 1}:{span.start_character + 1}", BOLD)
+    yield f"{place}: {paint(finding.severity, *_COLOURS[finding.severity])}: {visible(finding.title)}"
     yield from _excerpt(finding, lines, width, paint)
-    for paragraph in printable(finding.detail).strip().split("\n"):
+    for paragraph in visible(finding.detail).strip().split("\n"):
         yield from textwrap.wrap(paragraph, max(width - 4, 20), initial_indent="    ", subsequent_indent="    ")
     yield "    " + paint(_facts(finding), DIM)
 
@@ -102,23 +103,21 @@ def _fit(line: str, start: int, end: int, room: int) -> tuple[str, str]:
 
 
 def _cells(text: str) -> str:
-    return printable(text.expandtabs(_TAB))
+    return visible(text.expandtabs(_TAB))
 
 
 def _columns(text: str) -> int:
-    from unicodedata import combining, east_asian_width
-
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _facts(finding: Finding) -> str:
-    facts = [printable(finding.code)]
+    facts = [visible(finding.code)]
     if finding.confidence is not None:
         facts.append(f"confidence {finding.confidence:g}")
     if finding.in_diff is False:
         facts.append("outside the change")
     if finding.suggestion is not None:
-        facts.append(f"fix: {printable(finding.suggestion.title)}")
+        facts.append(f"fix: {visible(finding.suggestion.title)}")
     return " · ".join(facts)
 
 

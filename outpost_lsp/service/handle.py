@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import anyio
 
 from outpost_lsp.domain.run import Run, RunError, RunStatus
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.storage.identifiers import now_text
 
 logger = logging.getLogger(__name__)
 
@@ -85,18 +85,13 @@ class RunHandle:
         if error is not None:
             changes["error"] = run_error(error)
         try:
-            self.update(status=status, finished_at=now(), **changes)
+            self.update(status=status, finished_at=now_text(), **changes)
         except OSError as fault:
             logger.warning("the end of run %s could not be saved: %s", self._run.id, fault)
-            self._run = self._run.model_copy(update={"status": status, "finished_at": now(), **changes})
+            self._run = self._run.model_copy(update={"status": status, "finished_at": now_text(), **changes})
             self._tell(self._run)
         finally:
             self._finished.set()
-
-
-def now() -> str:
-    """The time as records spell it: RFC 3339, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def run_error(error: BaseException) -> RunError:

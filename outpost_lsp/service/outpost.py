@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.service.handle import RunHandle, now
-from outpost_lsp.service.signals import Listener, Notice, RunChanged, Signal
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.signals import Listener, RunChanged, Signal
 from outpost_lsp.service.slots import Slots
 from outpost_lsp.service.workspace import Workspace
+from outpost_lsp.storage.identifiers import new_run_id, now_text
 from outpost_lsp.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -45,7 +44,6 @@ class Outpost:
         self._handles: dict[str, RunHandle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Listener] = []
-        self._last_tick = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,13 +146,13 @@ class Outpost:
     def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
         """Record a run and begin its job in a task of its own."""
         run = Run(
-            id=self._new_run_id(),
+            id=new_run_id(),
             kind=kind,
             agent=agent,
             title=title,
             status="queued",
             workspace=str(workspace.folder),
-            started_at=now(),
+            started_at=now_text(),
             **known,
         )
         handle = RunHandle(run, workspace.runs, lambda run: self.tell(RunChanged(run)))
@@ -169,7 +167,7 @@ class Outpost:
     async def _carry(self, handle: RunHandle, job: Job) -> None:
         """The one end of every run, whatever happened in it."""
         try:
-            with handle.cancellation() as scope:
+            with handle.cancellation():
                 await job(handle)
                 if not handle.run.is_finished:
                     handle.finish("succeeded")
@@ -225,8 +223,3 @@ class Outpost:
             logger.warning("%s did not stop in time", task.get_name())
             task.cancel()
         return not late
-
-    def _new_run_id(self) -> str:
-        # Sortable by time, also among the runs that start within one millisecond.
-        self._last_tick = max(self._last_tick + 1, time.time_ns() // 1_000_000)
-        return f"{self._last_tick:012x}-{secrets.token_hex(4)}"

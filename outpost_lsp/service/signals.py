@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from outpost_lsp.domain.event import ModelRouteEvent, Observation, SubagentEvent, UsageSource
 from outpost_lsp.domain.run import Cost, Run
-from outpost_lsp.domain.usage import Usage, UsageLimits
+from outpost_lsp.domain.usage import Usage
+from outpost_lsp.harness.gate import Answer
+from outpost_lsp.harness.runtime import BudgetState
 
 if TYPE_CHECKING:
     from outpost_lsp.service.workspace import Workspace
-
-Answer = Literal["once", "run", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,6 @@ class Routed:
     agent: str
     subagent_id: str | None
     event: ModelRouteEvent
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetState:
-    """An agent of the chain that has a ceiling, and what it and its children used so far."""
-
-    agent: str
-    limits: UsageLimits
-    used: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +92,13 @@ class Notice:
 class Question:
     """A tool call that needs somebody's yes. A listener that can ask calls `take`, and later `answer`.
 
-    Untaken it is a denial at once. `withdrawn` is set when nobody needs the answer any more: the run ended.
+    Untaken it is a denial at once. `withdrawn` is set when nobody needs the answer any more: the run ended. Answers are
+    `allow`, `allow-run` (the same tool with the same paths or command, for the rest of the run) and `deny`.
     """
 
     run_id: str
     agent: str
+    subagent_id: str | None
     tool: str
     input: Any
     reason: str
@@ -140,7 +133,5 @@ class Question:
         return await self._future if self.is_taken else "deny"
 
 
-Signal = (
-    RunChanged | RunEvent | Routed | Used | SubagentChanged | FindingsChanged | Notice | Question
-)
+Signal = RunChanged | RunEvent | Routed | Used | SubagentChanged | FindingsChanged | Notice | Question
 Listener = Callable[[Signal], None]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from outpost_lsp.domain.finding import Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.service.signals import FindingsChanged, Notice
 
 if TYPE_CHECKING:
     from outpost_lsp.config.schema import Settings
