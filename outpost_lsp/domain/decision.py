@@ -1,118 +1,36 @@
-"""Typed questions about a state, and the contract of the service that answers them (DEC rules)."""
+"""The answers to typed questions, and the contract of the service that gives them (DEC rules).
+
+Answers stand here as they were received: nothing is rounded or worked out again. What makes one valid is in
+`decisions/answers.py`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from pydantic import Field, field_validator
-
-from outpost_lsp.domain.lossless import lossless_fault
-from outpost_lsp.domain.record import Declaration, NonBlank
+from outpost_lsp.domain.lossless import encode_json
+from outpost_lsp.domain.question import Choice, Decision, Noul, Question, Score
 from outpost_lsp.domain.usage import Usage
-from outpost_lsp.errors import OutpostError
 
-
-class Choice(Declaration):
-    """Which one of 2 to 255 labels."""
-
-    type: Literal["choice"] = "choice"
-    instructions: NonBlank
-    criteria: Mapping[str, NonBlank]
-
-    def __init__(self, instructions: str, criteria: Mapping[Any, str]) -> None:
-        super().__init__(instructions=instructions, criteria=criteria)
-
-    @field_validator("criteria", mode="before")
-    @classmethod
-    def _labels_are_text(cls, value: Any) -> Any:
-        # Numeric labels become text, as JSON would make them (DEC-03).
-        if not isinstance(value, Mapping):
-            return value
-        return {str(key) if type(key) in (int, float) else key: text for key, text in value.items()}
-
-    @field_validator("criteria")
-    @classmethod
-    def _enough_labels(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        if not 2 <= len(value) <= 255:
-            raise ValueError("2 to 255 labels are expected")
-        if any(not label.strip() for label in value):
-            raise ValueError("a label is blank")
-        return MappingProxyType(dict(value))
-
-
-class Score(Declaration):
-    """Which of 2 to 10 levels, level 0 first."""
-
-    type: Literal["score"] = "score"
-    instructions: NonBlank
-    criteria: Annotated[tuple[NonBlank, ...], Field(min_length=2, max_length=10)]
-
-    def __init__(self, instructions: str, criteria: Any) -> None:
-        super().__init__(instructions=instructions, criteria=criteria)
-
-
-class Noul(Declaration):
-    """How probable a yes is."""
-
-    type: Literal["noul"] = "noul"
-    instructions: NonBlank
-    criteria: Mapping[str, NonBlank] | None = None
-
-    def __init__(self, instructions: str, criteria: Mapping[str, str] | None = None) -> None:
-        super().__init__(instructions=instructions, criteria=criteria)
-
-    @field_validator("criteria")
-    @classmethod
-    def _both_sides(cls, value: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        if value is None:
-            return None
-        if set(value) != {"true", "false"}:
-            raise ValueError('both "true" and "false" are expected, or neither')
-        return MappingProxyType(dict(value))
-
-
-Question = Choice | Score | Noul
-
-
-class Decision:
-    """A frozen, nonempty map of names to questions (DEC-01, DEC-02)."""
-
-    kind: Literal["decision"] = "decision"
-    __slots__ = ("_questions", "_wire")
-
-    def __init__(self, questions: Mapping[str, Question]) -> None:
-        if not isinstance(questions, Mapping) or not questions:
-            raise OutpostError("configuration", "Decision: questions: at least one question is expected")
-        for name, question in questions.items():
-            if not isinstance(name, str) or not name.strip():
-                raise OutpostError("configuration", "Decision: questions: a name is blank")
-            if not isinstance(question, Choice | Score | Noul):
-                raise OutpostError("configuration", f"Decision: questions.{name}: a Choice, Score or Noul is expected")
-        self._questions: Mapping[str, Question] = MappingProxyType(dict(questions))
-        self._wire: dict[str, Any] = {name: _question_json(question) for name, question in questions.items()}
-        if fault := lossless_fault(self._wire, "questions"):
-            raise OutpostError("configuration", f"Decision: {fault}")
-
-    @property
-    def questions(self) -> Mapping[str, Question]:
-        """The questions by name."""
-        return self._questions
-
-    def to_json(self) -> dict[str, Any]:
-        """The questions as they go on the wire; do not change what is returned."""
-        return self._wire
-
-
-def _question_json(question: Question) -> dict[str, Any]:
-    body: dict[str, Any] = {"type": question.type, "instructions": question.instructions}
-    if question.criteria is not None:
-        body["criteria"] = (
-            dict(question.criteria) if isinstance(question.criteria, Mapping) else list(question.criteria)
-        )
-    return body
+__all__ = [
+    "Answer",
+    "Choice",
+    "ChoiceAnswer",
+    "Decision",
+    "DecisionProvider",
+    "DecisionProviderResult",
+    "DecisionRequest",
+    "DecisionResult",
+    "Noul",
+    "NoulAnswer",
+    "PreparedState",
+    "Question",
+    "Score",
+    "ScoreAnswer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +65,69 @@ class NoulAnswer:
 Answer = ChoiceAnswer | ScoreAnswer | NoulAnswer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRequest:
-    """What a decision provider is asked. `state` is text, a list or an object of lossless JSON."""
+class PreparedState(ABC):
+    """A state whose parts were checked and encoded before, so that a request costs what is new.
 
-    model: str
-    questions: Mapping[str, Any]
-    state: Any
+    Both readings must be of one and the same lossless JSON value; `decide` does not check it again.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self) -> dict[str, Any]:
+        """The state as a JSON object. Do not change what is returned: its parts are shared."""
+
+    @abstractmethod
+    def encoded(self) -> bytes:
+        """The state as UTF-8 JSON."""
+
+
+class DecisionRequest:
+    """What a decision provider is asked: `model`, `questions` and `state`, all lossless JSON.
+
+    `state` is text, a list or an object. A provider that speaks JSON takes the encoded forms, which cost less.
+    """
+
+    __slots__ = ("_questions", "_state", "model")
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        questions: Decision | Mapping[str, Any],
+        state: str | list[Any] | dict[str, Any] | PreparedState,
+    ) -> None:
+        self.model = model
+        self._questions = questions if isinstance(questions, Decision) else Decision(questions)
+        self._state = state
+
+    @property
+    def decision(self) -> Decision:
+        """The questions as they were declared."""
+        return self._questions
+
+    @property
+    def questions(self) -> dict[str, Any]:
+        """The questions as they go on the wire, a copy."""
+        return self._questions.to_json()
+
+    @property
+    def state(self) -> Any:
+        """The state as a JSON value; do not change it."""
+        return self._state.value() if isinstance(self._state, PreparedState) else self._state
+
+    def encoded_state(self) -> bytes:
+        """The state as UTF-8 JSON; `configuration` when a text of it is no Unicode."""
+        return self._state.encoded() if isinstance(self._state, PreparedState) else encode_json(self._state, "state")
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as one JSON object, for whoever watches."""
+        return {"model": self.model, "state": self.state, "questions": self.questions}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionProviderResult:
-    """What a decision provider gave back, not yet validated."""
+    """What a decision provider gave back, not yet validated. `usage`: a `Usage` or a mapping of its counters."""
 
     model: Any
     answers: Any
@@ -177,6 +146,41 @@ class DecisionResult:
     usage: Usage
     truncated: bool | None = None
     metadata: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as one JSON object with the names of the wire, absent fields left out."""
+        body: dict[str, Any] = {
+            "provider": self.provider,
+            "model": self.model,
+            "answers": {name: _answer_json(answer) for name, answer in self.answers.items()},
+            "usage": self.usage.to_json(),
+        }
+        if self.truncated is not None:
+            body["truncated"] = self.truncated
+        if self.metadata is not None:
+            body["metadata"] = self.metadata
+        return body
+
+
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    match answer:
+        case ChoiceAnswer():
+            return {
+                "type": "choice",
+                "choice": answer.choice,
+                "probabilities": dict(answer.probabilities),
+                "confidence": answer.confidence,
+            }
+        case ScoreAnswer():
+            body = {
+                "type": "score",
+                "score": answer.score,
+                "probabilities": dict(answer.probabilities),
+                "confidence": answer.confidence,
+            }
+            return body if answer.legend is None else {**body, "legend": dict(answer.legend)}
+        case NoulAnswer():
+            return {"type": "noul", "noul": answer.noul}
 
 
 class DecisionProvider(Protocol):

@@ -1,45 +1,88 @@
 """Lossless JSON: values that survive a trip through JSON unchanged (JSON rules).
 
-Only the exact built-in types count. Nothing user-defined is executed while checking, so a value that passes can be
-encoded, compared and stored without surprises.
+Only the exact built-in types count. Nothing user-defined is executed while checking, and the check itself never
+overflows the stack, so a value of any depth gets an answer. Decision states, metadata and cached results pass here.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from outpost_lsp.domain.record import MAX_SAFE_INTEGER
+from outpost_lsp.errors import OutpostError
+
+_type_name = type.__dict__["__name__"].__get__
+"""Reads the name that Python keeps of a class, so that no metaclass gets a word in."""
 
 
 def lossless_fault(value: Any, path: str = "value") -> str | None:
     """Why `value` is not lossless JSON, with the path of the first offence; `None` when it is."""
-    return _fault(value, path, ())
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        fault = _plain_fault(value)
+        return None if fault is None else f"{path}: {fault}"
+    steps: list[str] = [path]
+    ancestors: set[int] = {id(value)}
+    open_containers: list[tuple[Any, Iterator[tuple[Any, Any]]]] = [(value, _entries(value))]
+    while open_containers:
+        container, entries = open_containers[-1]
+        entry = next(entries, None)
+        if entry is None:
+            open_containers.pop()
+            steps.pop()
+            ancestors.discard(id(container))
+            continue
+        key, item = entry
+        item_kind = type(item)
+        if type(container) is dict and type(key) is not str:
+            return f"{''.join(steps)}: a key of type {_type_name(type(key))} is not text"
+        if item_kind is str or item_kind is bool or item is None:
+            continue
+        if item_kind is not dict and item_kind is not list:
+            if (fault := _plain_fault(item)) is not None:
+                return f"{''.join(steps)}{_step(container, key)}: {fault}"
+            continue
+        if id(item) in ancestors:
+            return f"{''.join(steps)}{_step(container, key)}: the value contains itself"
+        ancestors.add(id(item))
+        steps.append(_step(container, key))
+        open_containers.append((item, _entries(item)))
+    return None
 
 
-def _fault(value: Any, path: str, ancestors: tuple[int, ...]) -> str | None:
+def encode_json(value: Any, subject: str) -> bytes:
+    """Lossless JSON as UTF-8; `configuration` naming `subject` for text that is no Unicode or a nest without end.
+
+    Half of a surrogate pair and a depth of thousands are legal values in Python, and services refuse both.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Not chained: the error holds the whole text.
+        raise OutpostError("configuration", f"{subject}: a text holds half of a surrogate pair") from None
+    except RecursionError:
+        raise OutpostError("configuration", f"{subject}: the value is nested too deeply") from None
+
+
+def _entries(container: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(container.items()) if type(container) is dict else iter(enumerate(container))
+
+
+def _step(container: Any, key: Any) -> str:
+    return f".{key}" if type(container) is dict else f"[{key}]"
+
+
+def _plain_fault(value: Any) -> str | None:
     kind = type(value)
     if value is None or kind is bool or kind is str:
         return None
     if kind is int:
-        return None if abs(value) <= MAX_SAFE_INTEGER else f"{path}: the integer is beyond 2^53 - 1"
+        return None if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else "the integer is beyond 2^53 - 1"
     if kind is float:
         if not math.isfinite(value):
-            return f"{path}: the number is not finite"
-        return f"{path}: negative zero" if value == 0 and math.copysign(1, value) < 0 else None
-    if kind is not dict and kind is not list:
-        return f"{path}: {kind.__name__} is not JSON"
-    if id(value) in ancestors:
-        return f"{path}: the value contains itself"
-    within = (*ancestors, id(value))
-    if kind is list:
-        for index, item in enumerate(value):
-            if fault := _fault(item, f"{path}[{index}]", within):
-                return fault
-        return None
-    for key, item in value.items():
-        if type(key) is not str:
-            return f"{path}: the key {key!r} is not text"
-        if fault := _fault(item, f"{path}.{key}", within):
-            return fault
-    return None
+            return "the number is not finite"
+        return "negative zero" if value == 0 and math.copysign(1, value) < 0 else None
+    return f"{_type_name(kind)} is not JSON"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
-from pydantic import model_validator
+from pydantic import StrictBool, ValidationError, model_validator
 
-from outpost_lsp.domain.record import Declaration, Record, SafeInt
+from outpost_lsp.domain.record import Declaration, Record, SafeInt, describe
 from outpost_lsp.errors import OutpostError
 
 Counter = Literal["input", "cached", "cache_created", "output"]
@@ -25,8 +25,8 @@ class ModelUsage(Record):
     cached: SafeInt = 0
     cache_created: SafeInt | None = None
     output: SafeInt
-    complete: bool | None = None
-    input_includes_cache: bool | None = None
+    complete: StrictBool | None = None
+    input_includes_cache: StrictBool | None = None
     """`False`: the service counts cached tokens outside `input`. Absent: inside."""
 
 
@@ -37,7 +37,7 @@ class Usage(Record):
     cached: SafeInt = 0
     cache_created: SafeInt | None = None
     output: SafeInt
-    complete: bool | None = None
+    complete: StrictBool | None = None
     models: Mapping[str, ModelUsage] | None = None
 
     @model_validator(mode="after")
@@ -59,15 +59,9 @@ class Usage(Record):
 
     def since(self, earlier: Usage) -> Usage:
         """The difference to an earlier reading of a cumulative counter, clamped at 0 (USE-04)."""
-        return Usage(
-            input=max(0, self.input - earlier.input),
-            cached=max(0, self.cached - earlier.cached),
-            cache_created=None
-            if self.cache_created is None
-            else max(0, self.cache_created - (earlier.cache_created or 0)),
-            output=max(0, self.output - earlier.output),
-            complete=self.complete,
-        )
+        # Copied rather than built: clamping may leave a cache part above `input`, which is no fault of the report.
+        models = None if self.models is None else _models_since(self.models, earlier.models or {})
+        return self.model_copy(update={**_counters_since(self, earlier), "models": models})
 
     def attributed(self, model: str) -> Usage:
         """The same usage with a table of one model, unless it has a table already (USE-07)."""
@@ -135,13 +129,30 @@ def usage_from_report(report: Any) -> Usage:
         raise OutpostError("configuration", "usage: a mapping of token counts is expected")
     try:
         usage = Usage.model_validate(dict(report))
-    except ValueError as error:
-        raise OutpostError("configuration", f"usage: {error}") from error
+    except ValidationError as error:
+        raise OutpostError("configuration", describe("usage", error)) from error
     for name in COUNTERS:
         parts = sum(getattr(part, name) or 0 for part in (usage.models or {}).values())
         if parts > usage.count(name):
             raise OutpostError("configuration", f"usage: the models' {name} together exceed the total")
     return usage
+
+
+def _counters_since(newer: Usage | ModelUsage, earlier: Usage | ModelUsage) -> dict[str, int | None]:
+    created = newer.cache_created
+    return {
+        "input": max(0, newer.input - earlier.input),
+        "cached": max(0, newer.cached - earlier.cached),
+        "cache_created": None if created is None else max(0, created - (earlier.cache_created or 0)),
+        "output": max(0, newer.output - earlier.output),
+    }
+
+
+def _models_since(newer: Mapping[str, ModelUsage], earlier: Mapping[str, ModelUsage]) -> dict[str, ModelUsage]:
+    return {
+        name: part.model_copy(update=_counters_since(part, earlier[name])) if name in earlier else part
+        for name, part in newer.items()
+    }
 
 
 def _add_optional(left: int | None, right: int | None) -> int | None:
