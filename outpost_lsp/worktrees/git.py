@@ -1,0 +1,237 @@
+"""The only door to git: every git process of the product starts here, with the environment of `hardening`.
+
+The invariant: no call starts a program that a repository names, follows a redirection of it, touches the network, or
+outlives its caller (SEC-01 to SEC-05, GIT-01, GIT-02). Everything of `worktrees/` comes through `run_git`, and so do
+leases and tools, which are handed it bound to their worktree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+from anyio.abc import ByteReceiveStream, Process
+
+from outpost_lsp.domain.sandbox import GitResult
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees import hardening
+from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
+
+__all__ = ["MAX_OUTPUT", "OLDEST_GIT", "Repository", "find_repository", "git_version", "resolve_commit", "run_git"]
+
+MAX_OUTPUT: Final = 16 * 1024 * 1024
+OLDEST_GIT: Final = (2, 38)
+_MAX_STDERR = 65_536
+_GRACE_S = 0.5
+_CLEAN_UP_S = 10.0
+_CONFIGURATION = ("config", "--list", "-z", "--show-scope", "--show-origin")
+
+
+async def find_repository(folder: Path, environment: Mapping[str, str] | None = None) -> Repository:
+    """The repository that holds `folder`, checked: not bare, not redirected, owned by the user, with a usable git.
+
+    `environment` is what git may see of the host; the allow-listed part of the process environment by default.
+    """
+    host = hardening.host_environment() if environment is None else environment
+    repository = await to_thread.run_sync(discover, folder, host)
+    version = await git_version(host)
+    if version < OLDEST_GIT:
+        needed, found = (".".join(map(str, numbers)) for numbers in (OLDEST_GIT, version))
+        raise OutpostError("workspace", f"git {found} is too old; install git {needed} or newer.")
+    await _read_settings(repository)
+    settings = repository.overrides.settings
+    await to_thread.run_sync(refuse_foreign_owner, repository, settings)
+    refuse_redirection(repository, settings)
+    return repository
+
+
+async def git_version(environment: Mapping[str, str] | None = None) -> tuple[int, ...]:
+    """The version of the git found in PATH."""
+    host = hardening.host_environment() if environment is None else environment
+    result = await _run(["version"], hardening.variables(host, ()), None, None, 65_536, 30.0)
+    found = re.match(rb"git version (\d+)\.(\d+)", result.stdout)
+    if found is None:
+        raise OutpostError("workspace", "The git program in PATH does not say its version; install git 2.38 or newer.")
+    return int(found[1]), int(found[2])
+
+
+async def run_git(
+    repository: Repository,
+    arguments: Sequence[str],
+    *,
+    worktree: Path | None = None,
+    index: Path | None = None,
+    stdin: bytes | None = None,
+    max_output: int = MAX_OUTPUT,
+    deadline_s: float = 120.0,
+    glob_pathspecs: bool = False,
+    environment: Mapping[str, str] | None = None,
+    check: bool = False,
+) -> GitResult:
+    """Run git on a repository; a non-zero exit is a result, with `check` a `workspace` fault in git's own words.
+
+    Paths and pathspecs are relative to the top and literal; with `glob_pathspecs` they may carry magic. `worktree`
+    names a linked worktree to work in. Output beyond `max_output` ends the call: the result is `truncated`, status 0.
+    """
+    if worktree is not None:
+        repository = repository.linked(worktree)
+    await _read_settings(repository)
+    variables = hardening.variables(
+        repository.environment,
+        repository.overrides.values,
+        index=index,
+        glob_pathspecs=glob_pathspecs,
+        extra=environment,
+    )
+    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
+    result = await _run(named, variables, repository.top, stdin, max_output, deadline_s)
+    if check and result.status != 0:
+        raise failed(arguments, result)
+    return result
+
+
+async def resolve_commit(repository: Repository, revision: str) -> str:
+    """The commit that a revision from outside names (SEC-03); `configuration` when it is unsafe or names none."""
+    details = {"revision": revision}
+    if not revision.strip() or revision.startswith("-") or any(mark in revision for mark in "\0\n\r"):
+        raise OutpostError("configuration", f"{revision!r} is not a revision.", details)
+    arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}"]
+    result = await run_git(repository, arguments)
+    oid = result.stdout.decode("ascii", "replace").strip()
+    if result.status != 0 or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", oid):
+        raise OutpostError("configuration", f"There is no commit {revision!r} in {repository.top}.", details)
+    return oid
+
+
+def failed(arguments: Sequence[str], result: GitResult) -> OutpostError:
+    """The `workspace` fault of a git call that had to succeed."""
+    words = next((line for line in result.stderr.splitlines() if line.startswith(("fatal:", "error:"))), "")
+    words = words or result.stderr.strip().partition("\n")[0] or f"exit status {result.status}"
+    return OutpostError(
+        "workspace", f"git {arguments[0]} failed: {words}", {"status": result.status, "stderr": result.stderr}
+    )
+
+
+async def _read_settings(repository: Repository) -> None:
+    """Read the merged configuration again when a file that it comes from changed since."""
+    known: Overrides = repository.overrides
+    if known.files and hardening.signature(known.files) == known.stamp:
+        return
+    variables = hardening.variables(repository.environment, ())
+    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *_CONFIGURATION]
+    before = hardening.signature(known.files)
+    result = await _run(named, variables, repository.top, None, MAX_OUTPUT, 30.0)
+    if result.status != 0 or result.truncated:
+        raise failed(_CONFIGURATION, result)
+    settings = hardening.parse_configuration(result.stdout)
+    files = hardening.configuration_files(repository.environment, repository.git_dir, repository.common_dir, settings)
+    # A file that changes while git reads it is read again by the next call: the older stamp is kept.
+    known.stamp = before if files == known.files else hardening.signature(files)
+    known.files = files
+    known.settings = settings
+    known.values = hardening.disarmed(settings)
+
+
+async def _run(
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    directory: Path | None,
+    stdin: bytes | None,
+    max_output: int,
+    deadline_s: float,
+) -> GitResult:
+    try:
+        process = await anyio.open_process(
+            ["git", *arguments],
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            cwd=directory,
+            env=variables,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if directory is not None and error.filename == str(directory):
+            raise OutpostError("workspace", f"The folder {directory} is gone.") from error
+        raise OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.") from error
+    except OSError as error:
+        raise OutpostError("workspace", f"git could not be started: {error.strerror}.") from error
+    stdout, stderr = _Kept(max_output), _Kept(_MAX_STDERR, drain=True)
+    try:
+        with anyio.fail_after(deadline_s):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_feed, process, stdin)
+                tasks.start_soon(stderr.read, process.stderr)
+                await stdout.read(process.stdout)
+                if stdout.truncated:
+                    tasks.cancel_scope.cancel()
+            if not stdout.truncated:
+                await process.wait()
+    except TimeoutError as error:
+        name = next((argument for argument in arguments if not argument.startswith("-")), "")
+        message = f"git {name} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises the limit."
+        raise OutpostError("timeout", message) from error
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
+            await _end(process)
+    status = 0 if stdout.truncated else process.returncode or 0
+    status = 128 - status if status < 0 else status
+    return GitResult(status, bytes(stdout.data), stderr.data.decode("utf-8", "replace"), stdout.truncated)
+
+
+class _Kept:
+    """The first bytes of a channel; with `drain` the rest is read and dropped."""
+
+    def __init__(self, limit: int, *, drain: bool = False) -> None:
+        self.data = bytearray()
+        self.truncated = False
+        self._limit = limit
+        self._drain = drain
+
+    async def read(self, stream: ByteReceiveStream | None) -> None:
+        assert stream is not None
+        while True:
+            try:
+                piece = await stream.receive(262_144)
+            except anyio.EndOfStream:
+                return
+            room = self._limit - len(self.data)
+            self.data += piece[:room]
+            if len(piece) > room and not self._drain:
+                self.truncated = True
+                return
+
+
+async def _feed(process: Process, stdin: bytes | None) -> None:
+    if process.stdin is None or stdin is None:
+        return
+    try:
+        for start in range(0, len(stdin), 1_048_576):
+            await process.stdin.send(stdin[start : start + 1_048_576])
+        await process.stdin.aclose()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
+        return  # git has read as much as it wanted
+
+
+async def _end(process: Process) -> None:
+    """See to it that the process, and whatever it started, is gone; git gets the time to remove its lock files."""
+    if process.returncode is None:
+        _signal_group(process, signal.SIGTERM)
+        with anyio.move_on_after(_GRACE_S):
+            await process.wait()
+        if process.returncode is None:
+            _signal_group(process, signal.SIGKILL)
+            await process.wait()
+    await process.aclose()
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
