@@ -1,0 +1,149 @@
+"""The offline provider: a model provider like any other that follows fixed rules and needs no service.
+
+It plays the part that its tools suggest: the reviewer (who can report findings), the coordinator (who can delegate),
+the fixer (who can edit); whoever else asks is told what it is. Everything it says follows from the conversation it is
+given. The analyser is handed in, so that nothing here starts a process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outpost_lsp.domain.message import Block, Message, TextBlock, ToolCallBlock, user
+from outpost_lsp.domain.model import (
+    Completed,
+    ModelRequest,
+    ModelResult,
+    ModelSpec,
+    StreamEvent,
+    TextDelta,
+)
+from outpost_lsp.domain.usage import Usage
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.models.rule_based import coordinator, fixer, reviewer
+from outpost_lsp.models.rule_based.analysis import Analyse
+from outpost_lsp.models.rule_based.assignment import FIX_FENCE, REVIEW_FENCE, review_assignment
+from outpost_lsp.models.rule_based.review_state import CHECKED_PREFIX, LAST_CHANGE, ReviewState
+from outpost_lsp.models.rule_based.summary import WHO
+from outpost_lsp.models.rule_based.turn import Turn, current_task, tool_names
+
+MODEL_NAME: Final = "offline"
+_KEPT_STATES: Final = 32
+_EDIT_TOOLS: Final = frozenset(("edit_file", "write_file"))
+_WHAT_IT_IS: Final = (
+    "This is the rule-based offline provider, not a language model. It can review what changed with fixed rules, split "
+    "such a review into areas for a reviewer, and put the ready replacement of a finding in place. It cannot answer "
+    "questions or write code: for that, configure a model."
+)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The state of a review and the last message it has taken in."""
+
+    state: ReviewState
+    last: Message
+
+
+class OfflineProvider:
+    """A `ModelProvider` made of rules. `analyse` says what is wrong with a text.
+
+    Between the steps of one review the provider keeps what it worked out, by the identity of the last message; a
+    conversation it does not know is read again from its beginning, with the same result.
+    """
+
+    name: Final = "offline"
+    identity: Final = "offline"
+
+    def __init__(self, analyse: Analyse) -> None:
+        self._analyse = analyse
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+
+    def validate(self, model: ModelSpec, /) -> None:
+        """Any model name will do: there is only this one set of rules."""
+
+    async def stream(self, request: ModelRequest, /) -> AsyncIterator[StreamEvent]:
+        """The next turn, its text in pieces and then whole."""
+        messages = request.messages if request.messages is not None else (user(request.prompt or ""),)
+        turn = await self._turn(request, messages)
+        for piece in _pieces(turn.text):
+            yield TextDelta(piece)
+        blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+        blocks += [
+            ToolCallBlock(id=f"offline_{len(messages)}_{index}", name=call.tool, input=call.input)
+            for index, call in enumerate(turn.calls, 1)
+        ]
+        yield Completed(
+            ModelResult(
+                text=turn.text,
+                content=tuple(blocks),
+                stop_reason="tool-calls" if turn.calls else "end",
+                usage=Usage(input=0, output=0),
+                model=MODEL_NAME,
+            )
+        )
+
+    async def _turn(self, request: ModelRequest, messages: Sequence[Message]) -> Turn:
+        names = tool_names(request.tools)
+        if "report_finding" in names:
+            return await self._review(messages, names)
+        if coordinator.subagent_tools(request.tools):
+            return coordinator.next_turn(messages, request.tools)
+        if names & _EDIT_TOOLS or f"```{FIX_FENCE}" in messages[0].text:
+            return fixer.next_turn(messages, request.tools)
+        if checked := _checked_lines(messages):
+            return Turn("\n".join(checked))
+        return Turn(_WHAT_IT_IS)
+
+    async def _review(self, messages: Sequence[Message], names: frozenset[str]) -> Turn:
+        known = self._take(messages)
+        if known is None:
+            task = current_task(messages, REVIEW_FENCE)
+            if task.question is not None:
+                return Turn(f"{WHO} It cannot discuss its result; this is what it said:\n\n{task.answer}")
+            state = ReviewState(review_assignment(task.brief) or LAST_CHANGE, names)
+            for message in messages[task.start + 1 :]:
+                state.feed(message)
+            known = _Known(state, messages[-1])
+        try:
+            turn = await reviewer.next_turn(known.state, self._analyse)
+        except OutpostError:
+            raise
+        except Exception as error:
+            raise OutpostError("provider", f"offline review: the analyser failed: {error}", cause=error) from error
+        if turn.calls:
+            self._known[id(known.last)] = known
+            while len(self._known) > _KEPT_STATES:
+                self._known.popitem(last=False)
+        return turn
+
+    def _take(self, messages: Sequence[Message]) -> _Known | None:
+        """The state that was kept for this conversation, brought up to its last message; nobody else has it now."""
+        for index in range(len(messages) - 1, max(-1, len(messages) - 4), -1):
+            known = self._known.get(id(messages[index]))
+            if known is None or known.last is not messages[index]:
+                continue
+            news = messages[index + 1 :]
+            if any(message.role == "user" and not message.results for message in news):
+                return None
+            del self._known[id(messages[index])]
+            for message in news:
+                known.state.feed(message)
+            known.last = messages[-1]
+            return known
+        return None
+
+
+def _checked_lines(messages: Sequence[Message]) -> list[str]:
+    # A request to condense a review's history: what was checked is all that the review needs to go on.
+    text = messages[-1].text
+    found = re.findall(rf"^{re.escape(CHECKED_PREFIX)}\[.*\]$", text, re.MULTILINE)
+    return list(dict.fromkeys(found))
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for piece in re.split(r"(?<=\n\n)", text) if piece]
