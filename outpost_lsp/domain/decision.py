@@ -116,6 +116,11 @@ class DecisionRequest:
         """The state as a JSON value; do not change it."""
         return self._state.value() if isinstance(self._state, PreparedState) else self._state
 
+    @property
+    def raw_state(self) -> str | list[Any] | dict[str, Any] | PreparedState:
+        """The state as it was handed in, for a provider that reads a prepared state in parts."""
+        return self._state
+
     def encoded_state(self) -> bytes:
         """The state as UTF-8 JSON; `configuration` when a text of it is no Unicode."""
         return self._state.encoded() if isinstance(self._state, PreparedState) else encode_json(self._state, "state")
