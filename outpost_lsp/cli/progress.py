@@ -14,7 +14,6 @@ from outpost_lsp.domain.event import (
     FallbackEvent,
     FindingEvent,
     ModelRetryEvent,
-    PhaseEvent,
     SteerEvent,
     StuckEvent,
     SubagentEvent,
@@ -134,6 +133,12 @@ def event_text(event: Event) -> str | None:
             return f"{event.name} failed: {event.preview}"
         case ToolDeniedEvent():
             return f"{event.name} denied: {event.reason}"
+        case _:
+            return _rarer_text(event)
+
+
+def _rarer_text(event: Event) -> str | None:
+    match event:
         case ModelRetryEvent():
             wait = f" in {event.wait_s:.0f} s" if event.wait_s else ""
             return f"the model is asked again{wait}: {event.message or 'no reason given'}"
@@ -147,8 +152,6 @@ def event_text(event: Event) -> str | None:
             return f"the same {event.activity} {event.repeats} times: {event.action}"
         case WarningEvent():
             return f"warning: {event.message}"
-        case PhaseEvent():
-            return None
         case _:
             return None
 

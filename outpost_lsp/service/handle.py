@@ -60,10 +60,15 @@ class RunHandle:
             self._scope.cancel()
         return True
 
-    def update(self, **changes: Any) -> Run:
-        """Save the record with these changes, then tell about it."""
+    def record(self, **changes: Any) -> Run:
+        """Save the record with these changes; nobody is told."""
         self._run = self._run.model_copy(update=changes)
         self._records.save(self._run)
+        return self._run
+
+    def update(self, **changes: Any) -> Run:
+        """Save the record with these changes, then tell about it."""
+        self.record(**changes)
         self._tell(self._run)
         return self._run
 

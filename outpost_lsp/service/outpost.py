@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -67,7 +68,7 @@ class Outpost:
         self, folder: Path, *, client_settings: Mapping[str, Any] | None = None, trusted: bool | None = None
     ) -> Workspace:
         """The workspace of `folder`, made now or earlier. `await workspace.ready()` before asking what it holds."""
-        folder = folder.absolute()
+        folder = _absolute(folder)
         workspace = self._workspaces.get(folder)
         if workspace is None:
             workspace = Workspace(self, folder, client_settings=client_settings, trusted=trusted)
@@ -76,7 +77,7 @@ class Outpost:
 
     async def remove_workspace(self, folder: Path) -> None:
         """Forget a folder; its live runs are cancelled, what they made is kept."""
-        workspace = self._workspaces.pop(folder.absolute(), None)
+        workspace = self._workspaces.pop(_absolute(folder), None)
         if workspace is None:
             return
         mine = [handle for handle in self._handles.values() if handle.run.workspace == str(workspace.folder)]
@@ -223,3 +224,8 @@ class Outpost:
             logger.warning("%s did not stop in time", task.get_name())
             task.cancel()
         return not late
+
+
+def _absolute(folder: Path) -> Path:
+    # Names only: links are not resolved, so that paths are spelled as whoever named the folder spells them.
+    return Path(os.path.abspath(folder))

@@ -1,0 +1,129 @@
+"""The findings of a run in the format that was asked for, on standard output or in a file.
+
+A file is written aside and renamed, so that a reader never sees half of it. The places of findings are those of the
+text that was reviewed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from outpost_lsp.cli.github import github_lines
+from outpost_lsp.cli.terminal import DIM, Paint, wants_colour
+from outpost_lsp.cli.text_report import summary_line, text_report
+from outpost_lsp.cli.version import package_version
+from outpost_lsp.domain.finding import Finding, Severity, severity_at_least
+from outpost_lsp.domain.markdown import visible
+from outpost_lsp.domain.run import Run
+from outpost_lsp.errors import configuration
+from outpost_lsp.protocol.positions import split_lines, without_line_end
+from outpost_lsp.protocol.records import finding_json, run_json
+from outpost_lsp.protocol.uris import uri_of
+from outpost_lsp.review.sarif import sarif_log
+
+Format = Literal["text", "json", "sarif", "github"]
+
+
+class ReviewedFiles:
+    """The lines of the files that findings speak of, read once."""
+
+    def __init__(self, top: Path, texts: dict[str, str]) -> None:
+        self._top = top
+        self._texts = texts
+        self._lines: dict[str, list[str]] = {}
+
+    def __call__(self, path: str) -> Sequence[str]:
+        """The lines with their ends; none when the file cannot be read."""
+        if path not in self._lines:
+            self._lines[path] = split_lines(self._text(path))
+        return self._lines[path]
+
+    def _text(self, path: str) -> str:
+        if path in self._texts:
+            return self._texts[path]
+        try:
+            return (self._top / path).read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+        except OSError:
+            return ""
+
+
+def write_report(
+    run: Run, findings: Sequence[Finding], files: ReviewedFiles, *, top: Path, form: Format, output: str | None
+) -> None:
+    """Print the findings, or write them to the file named by `output`."""
+    shown = [finding for finding in findings if finding.status != "dismissed"]
+    ordered = sorted(shown, key=lambda finding: (finding.path, finding.span.start_line, finding.span.start_character))
+    paint = Paint(colour=output is None and wants_colour(sys.stdout))
+    match form:
+        case "text":
+            text = "\n".join(_text_lines(run, ordered, len(findings) - len(shown), files, paint)) + "\n"
+        case "github":
+            text = "".join(f"{line}\n" for line in github_lines(ordered))
+        case "json":
+            text = json.dumps(_json(run, ordered, files, top), ensure_ascii=False, indent=2) + "\n"
+        case "sarif":
+            log = sarif_log(run, findings, version=package_version())
+            text = json.dumps(log, ensure_ascii=False, indent=2) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        _replace(Path(output), text)
+
+
+def has_findings_at(findings: Sequence[Finding], floor: Severity | Literal["never"]) -> bool:
+    """Whether an open finding is as bad as the floor or worse."""
+    return floor != "never" and any(
+        finding.status != "dismissed" and severity_at_least(finding.severity, floor) for finding in findings
+    )
+
+
+def _text_lines(
+    run: Run, findings: Sequence[Finding], dismissed: int, files: ReviewedFiles, paint: Paint
+) -> Iterator[str]:
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+    def bare_lines(path: str) -> list[str]:
+        return [without_line_end(line) for line in files(path)]
+
+    yield from text_report(findings, bare_lines, width=width, paint=paint)
+    if run.status == "succeeded" or findings:
+        yield summary_line(findings, paint)
+    if dismissed:
+        yield paint(f"{dismissed} dismissed before and not shown", DIM)
+    if run.text and run.text.strip():
+        yield ""
+        yield from (paint(line, DIM) for line in visible(run.text).strip().split("\n"))
+
+
+def _json(run: Run, findings: Sequence[Finding], files: ReviewedFiles, top: Path) -> dict[str, object]:
+    return {
+        "run": run_json(run, uri_of),
+        "findings": [
+            finding_json(finding, uri_of(top / finding.path), files(finding.path), "utf-16") for finding in findings
+        ],
+    }
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise configuration(f"--output {path}: {error.strerror or error}") from error

@@ -1,0 +1,143 @@
+"""One command's life: the service opened for a folder, a run followed to its end, and everything stopped on Ctrl-C.
+
+The terminal's face uses the service exactly as the editor's does, and sees the same runs. An interrupt cancels the run,
+waits for its clean-up, and only then ends the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from outpost_lsp.cli.progress import PlainProgress
+from outpost_lsp.cli.terminal import is_interactive
+from outpost_lsp.config.environment import default_layout
+from outpost_lsp.config.overrides import settings_from_assignments
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.workspace import Workspace
+
+Result = TypeVar("Result")
+TERMINATED: Final = 143
+
+
+class TerminatedError(Exception):
+    """The process was asked to end (SIGTERM); whatever ran was stopped first."""
+
+
+def run_async(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Run a command's coroutine; Ctrl-C raises `KeyboardInterrupt` and SIGTERM `TerminatedError` after the clean-up."""
+    return asyncio.run(_until_terminated(work))
+
+
+async def _until_terminated(work: Callable[[], Awaitable[Result]]) -> Result:
+    task = asyncio.ensure_future(work())
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not task.done():
+            # Ctrl-C cancelled us: hand it on and wait for the clean-up.
+            task.cancel()
+            await asyncio.wait({task})
+        if terminated:
+            raise TerminatedError from None
+        raise
+
+
+@asynccontextmanager
+async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Workspace]]:
+    """The service with the workspace that a command works in: the repository around the folder, else the folder."""
+    layout = default_layout(os.environ)
+    client = settings_from_assignments(getattr(options, "settings", []))
+    outpost = Outpost(layout, os.environ, offline=getattr(options, "offline", False))
+    async with outpost:
+        workspace = outpost.add_workspace(await workspace_folder(Path(options.folder)), client_settings=client)
+        for fault in workspace.faults:
+            print(f"outpost-lsp: {fault}", file=sys.stderr)
+        await workspace.ready()
+        yield outpost, workspace
+
+
+async def followed(outpost: Outpost, start: Callable[[], Awaitable[RunHandle]], *, quiet: bool) -> RunHandle:
+    """Start a run, show its progress on standard error, and return its handle when it has ended."""
+    progress = _progress(quiet=quiet)
+    with progress as listener:
+        unsubscribe = outpost.subscribe(listener)
+        try:
+            handle = await start()
+            with _typed_lines(outpost, handle):
+                await handle.wait()
+        finally:
+            unsubscribe()
+    return handle
+
+
+def _progress(*, quiet: bool) -> Any:
+    if quiet:
+        return nullcontext(lambda signal: None)
+    if is_interactive(sys.stderr):
+        # Drawing needs a library that nothing else here does.
+        from outpost_lsp.cli.live import LiveProgress
+
+        return LiveProgress(sys.stderr)
+    return nullcontext(PlainProgress(sys.stderr))
+
+
+@contextmanager
+def _typed_lines(outpost: Outpost, handle: RunHandle) -> Iterator[None]:
+    """Let each line that a person types meanwhile be an instruction to the agent."""
+    if sys.stdin is None or not sys.stdin.isatty() or not is_interactive(sys.stderr):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    deliveries: set[asyncio.Task[None]] = set()
+
+    def read() -> None:
+        line = sys.stdin.readline()
+        if not line:
+            loop.remove_reader(sys.stdin)
+        elif line.strip():
+            delivery = loop.create_task(_steer(outpost, handle.run.id, line.strip()))
+            deliveries.add(delivery)
+            delivery.add_done_callback(deliveries.discard)
+
+    loop.add_reader(sys.stdin, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(sys.stdin)
+        for delivery in deliveries:
+            delivery.cancel()
+
+
+async def _steer(outpost: Outpost, run_id: str, text: str) -> None:
+    try:
+        await outpost.steer(run_id, text)
+    except OutpostError as error:
+        print(f"outpost-lsp: {error.message}", file=sys.stderr)
+
+
+def read_brief(text: str) -> str:
+    """A brief as it was given; `-` means standard input."""
+    if text != "-":
+        return text
+    brief = sys.stdin.read()
+    if not brief.strip():
+        raise configuration("the brief on standard input is empty")
+    return brief
