@@ -51,6 +51,7 @@ FIXED_SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("safe.bareRepository", "explicit"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
+    ("checkout.workers", "0"),
     ("core.safecrlf", "false"),
     ("core.splitIndex", "false"),
     ("color.ui", "false"),

@@ -1,0 +1,291 @@
+"""What differs between commits, and what an agent left in its worktree: files, lines, patch, frozen as a tree.
+
+The invariant: a change set is made from the files as they stand through an index of its own, and is named by a tree, so
+that later writes do not change it (SNAP-05, SEC-24). Names are exact; one that is no UTF-8 is noted, not listed. Called
+by dispatches, reviews and apply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import anyio
+from anyio import to_thread
+
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
+from outpost_lsp.worktrees.private_index import private_index, writing
+from outpost_lsp.worktrees.snapshot import commit_tree
+from outpost_lsp.worktrees.working_tree import add_working_tree, named, scan_working_tree
+
+ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
+
+EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+RESULT_REF: Final = "refs/worktree/outpost/result"
+"""Keeps the objects of a result; it belongs to the one worktree and is in no `refs/` that is pushed or listed."""
+
+_STATUS: Final[Mapping[str, ChangeStatus]] = {
+    "A": "added",
+    "M": "modified",
+    "T": "modified",
+    "D": "deleted",
+    "R": "renamed",
+}
+_HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_RENAMES = ("--find-renames=50%", "-l0")
+_GITLINK = "160000"
+_LONGEST_DIFF = 256 * 1024 * 1024
+_LONGEST_LISTING = 1 << 30
+_EMPTY_TREE_SHA256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One file that differs. Modes are git's octal ones, empty on the side where there is no file."""
+
+    path: str
+    status: ChangeStatus
+    old_path: str | None = None
+    insertions: int = 0
+    deletions: int = 0
+    binary: bool = False
+    old_mode: str = ""
+    new_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """The result of a run, frozen: `tree` holds it whole, `commit` keeps it and has the snapshot as its parent."""
+
+    base: str
+    tree: str
+    commit: str
+    files: tuple[ChangedFile, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs from the snapshot."""
+        return not self.files and not self.notes
+
+
+async def change_set(worktree: Repository, snapshot_commit: str, *, deadline_s: float = 120.0) -> ChangeSet:
+    """Everything that differs from the snapshot: commits, staged, unstaged and new files together.
+
+    `worktree` is the linked worktree's own view (`Worktree.repository`).
+    """
+    try:
+        with anyio.fail_after(deadline_s):
+            tree, notes = await _freeze(worktree, snapshot_commit)
+            base_tree = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
+            if tree == base_tree.stdout.decode("ascii").strip():
+                return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes)
+            commit = await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
+            await run_git(worktree, ["update-ref", RESULT_REF, commit], check=True)
+            files, odd = await _compare(worktree, snapshot_commit, commit, ())
+    except TimeoutError as error:
+        message = f"Collecting the changes in {worktree.top} took longer than {deadline_s:g} s."
+        raise OutpostError("timeout", message) from error
+    if odd:
+        notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
+    return ChangeSet(snapshot_commit, tree, commit, files, notes)
+
+
+async def patch(repository: Repository, base: str, commit: str, paths: Sequence[str] = (), *, max_output: int) -> bytes:
+    """The difference as a patch that git can apply, binary files included; `limit` when it is larger than allowed."""
+    arguments = [
+        "diff-tree",
+        "-r",
+        "-p",
+        "--binary",
+        "--full-index",
+        *_RENAMES,
+        _side(base, commit),
+        _side(commit, base),
+        "--",
+        *paths,
+    ]
+    result = await run_git(repository, arguments, check=True, max_output=max_output)
+    if result.truncated:
+        raise OutpostError("limit", f"The patch is larger than {max_output} bytes.", {"limit": "patch"})
+    return result.stdout
+
+
+async def changed_files(
+    repository: Repository, base: str, commit: str, paths: Sequence[str] = ()
+) -> tuple[ChangedFile, ...]:
+    """The files that differ between two commits or trees, sorted by path; `paths` are files or folders, literal."""
+    return (await _compare(repository, base, commit, paths))[0]
+
+
+async def changed_lines(
+    repository: Repository, base: str, commit: str, paths: Sequence[str] = ()
+) -> Mapping[str, tuple[tuple[int, int], ...]]:
+    """The lines of the new side that differ, as half-open ranges from 0; deletions alone give an empty range.
+
+    A file that is new counts whole; a binary or deleted one has no ranges.
+    """
+    sides = [_side(base, commit), _side(commit, base), "--", *paths]
+    arguments = ["diff-tree", "-r", *_RENAMES]
+    listing = await run_git(repository, [*arguments, "-z", "--raw", *sides], check=True, max_output=_LONGEST_LISTING)
+    # Without -z names are quoted, so that a name with a line break cannot pass for a hunk.
+    arguments += ["-p", "-U0", "--diff-algorithm=histogram"]
+    result = await run_git(repository, [*arguments, *sides], check=True, max_output=_LONGEST_DIFF)
+    if result.truncated or listing.truncated:
+        raise OutpostError("limit", "The diff is larger than 256 MiB; review fewer paths.", {"limit": "diff"})
+    return await to_thread.run_sync(_changed_lines, listing.stdout, result.stdout)
+
+
+async def merge_base(repository: Repository, first: str, second: str) -> str | None:
+    """The best common ancestor of two commits, or `None` when their histories never met."""
+    result = await run_git(repository, ["merge-base", "--end-of-options", first, second])
+    if result.status not in {0, 1}:
+        raise OutpostError("workspace", f"git merge-base failed: {result.stderr.strip()}")
+    return result.stdout.decode("ascii").split("\n")[0].strip() or None
+
+
+async def default_base(repository: Repository) -> tuple[str, str]:
+    """What a branch is compared with: its upstream, else `origin`'s default branch, else `main` or `master`.
+
+    The commit and the name it was found under; `configuration` when there is none.
+    """
+    candidates = ["@{upstream}", "refs/remotes/origin/HEAD"]
+    candidates += [f"refs/{place}/{name}" for name in ("main", "master") for place in ("remotes/origin", "heads")]
+    for candidate in candidates:
+        arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", f"{candidate}^{{commit}}"]
+        result = await run_git(repository, arguments)
+        if result.status == 0:
+            name = await run_git(repository, ["rev-parse", "--abbrev-ref", candidate])
+            shown = name.stdout.decode("utf-8", "replace").strip() if name.status == 0 else ""
+            return result.stdout.decode("ascii").strip(), shown or candidate
+    raise OutpostError(
+        "configuration", f"{repository.top} has no upstream, origin, main or master to compare with; name a base."
+    )
+
+
+async def file_at(repository: Repository, commit: str, path: str, limit: int) -> bytes | None:
+    """The content of a regular file or the target of a link in a commit; `None` when there is no such file.
+
+    `workspace` with reason `size` when it is larger than `limit` bytes.
+    """
+    oid = await resolve_commit(repository, commit)
+    listing = await run_git(repository, ["ls-tree", "-z", "-l", "--full-tree", oid, "--", path], check=True)
+    entry, _, name = listing.stdout.rstrip(b"\0").partition(b"\t")
+    fields = entry.split()
+    if len(fields) != 4 or fields[1] != b"blob" or name != path.encode("utf-8", "surrogateescape"):
+        return None
+    if int(fields[3]) > limit:
+        details = {"path": path, "reason": "size", "size": int(fields[3])}
+        raise OutpostError("workspace", f"{path} has {int(fields[3])} bytes; the limit is {limit}.", details)
+    blob = await run_git(repository, ["cat-file", "blob", fields[2].decode("ascii")], check=True, max_output=limit + 1)
+    return blob.stdout
+
+
+async def _freeze(worktree: Repository, snapshot_commit: str) -> tuple[str, tuple[str, ...]]:
+    """The tree of the files as they stand, and what could not be taken into it."""
+    async with private_index(worktree) as index:
+        readable = await run_git(worktree, ["ls-files", "--", "."], index=index, max_output=1)
+        if readable.status != 0:
+            # The agent broke its own index; the files are what counts.
+            await run_git(worktree, ["read-tree", snapshot_commit], index=index, check=True)
+        scan = await scan_working_tree(worktree, index, ignored=False)
+        async with writing(worktree):
+            notes = await add_working_tree(worktree, index, scan, max_untracked=1 << 62)
+            written = await run_git(worktree, ["write-tree", "--missing-ok"], index=index, check=True)
+    return written.stdout.decode("ascii").strip(), notes
+
+
+def _side(oid: str, other: str) -> str:
+    """The object to compare; the empty tree has another name where names are SHA-256."""
+    return _EMPTY_TREE_SHA256 if oid == EMPTY_TREE and len(other) == 64 else oid
+
+
+def _changed_lines(listing: bytes, diff: bytes) -> Mapping[str, tuple[tuple[int, int], ...]]:
+    sections = iter(re.split(rb"(?m)^diff --git ", diff)[1:])
+    ranges: dict[str, tuple[tuple[int, int], ...]] = {}
+    for status, _, new_mode, names in _raw_entries(listing):
+        if status == "T":
+            next(sections)  # A change of kind is shown as a deletion and a new file.
+        section = next(sections)
+        path = _text(names[-1])
+        if path is not None and status != "D" and new_mode != _GITLINK:
+            ranges[path] = tuple(_new_side(section))
+    return ranges
+
+
+async def _compare(
+    repository: Repository, base: str, commit: str, paths: Sequence[str]
+) -> tuple[tuple[ChangedFile, ...], tuple[bytes, ...]]:
+    arguments = [
+        "diff-tree",
+        "-r",
+        "-z",
+        "--raw",
+        "--numstat",
+        *_RENAMES,
+        _side(base, commit),
+        _side(commit, base),
+        "--",
+        *paths,
+    ]
+    output = (await run_git(repository, arguments, check=True, max_output=_LONGEST_LISTING)).stdout
+    entries = list(_raw_entries(output))
+    numbers = _numstat(output, sum(len(entry[3]) + 1 for entry in entries))
+    files = []
+    odd = []
+    for (status, old_mode, new_mode, names), (insertions, deletions, binary) in zip(entries, numbers, strict=True):
+        texts = [_text(name) for name in names]
+        path, old_path = texts[-1], texts[0] if len(texts) == 2 else None
+        if path is None or None in texts:
+            odd.append(names[-1])
+            continue
+        modes = ["" if mode == "000000" else mode for mode in (old_mode, new_mode)]
+        files.append(ChangedFile(path, _STATUS[status], old_path, insertions, deletions, binary, *modes))
+    return tuple(sorted(files, key=lambda file: file.path)), tuple(odd)
+
+
+def _raw_entries(output: bytes) -> list[tuple[str, str, str, tuple[bytes, ...]]]:
+    """The raw records at the start of `-z` output: status letter, old mode, new mode, and one or two names."""
+    fields = output.split(b"\0")
+    entries = []
+    position = 0
+    while position < len(fields) and fields[position].startswith(b":"):
+        old_mode, new_mode, _, _, status = fields[position][1:].decode("ascii").split(" ")
+        count = 2 if status[0] in "RC" else 1
+        entries.append((status[0], old_mode, new_mode, tuple(fields[position + 1 : position + 1 + count])))
+        position += 1 + count
+    return entries
+
+
+def _numstat(output: bytes, skip: int) -> list[tuple[int, int, bool]]:
+    fields = output.split(b"\0")[skip:]
+    numbers = []
+    position = 0
+    while position < len(fields) and fields[position].count(b"\t") >= 2:
+        insertions, deletions, name = fields[position].split(b"\t", 2)
+        binary = insertions == b"-"
+        numbers.append((0, 0, True) if binary else (int(insertions), int(deletions), False))
+        position += 1 if name else 3
+    return numbers
+
+
+def _new_side(section: bytes) -> list[tuple[int, int]]:
+    ranges = []
+    for line in section.split(b"\n"):
+        match = _HUNK.match(line) if line.startswith(b"@@ ") else None
+        if match is not None:
+            count = 1 if match[2] is None else int(match[2])
+            # With no new line the number names the line before the place.
+            start = int(match[1]) if count == 0 else int(match[1]) - 1
+            ranges.append((start, start + count))
+    return ranges
+
+
+def _text(name: bytes) -> str | None:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,223 @@
+"""The life of a run's worktree: opened locked, closed out of sight, and cleared away after a process that died.
+
+The invariant: the user's repository gains one registration for as long as the worktree lives, and no ref (SEC-06); a
+worktree with changes, commits or a living process is never removed by the reaper (SNAP-07, REL-20); worktrees, locks and
+branches of others are not looked at twice. Called by dispatches and at the start of a service.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import stat
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.worktrees import registration
+from outpost_lsp.worktrees.changes import change_set
+from outpost_lsp.worktrees.git import Repository, failed, run_git
+from outpost_lsp.worktrees.private_index import writing
+from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
+
+_log = logging.getLogger(__name__)
+
+TRASH: Final = ".trash"
+"""Inside the folder of worktrees, so that moving there is a rename."""
+
+_RETRY_S = 5.0
+_PAUSE_S = 0.05
+_CLEAN_UP_S = 10.0
+_SAFE_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LOCKED_BY_OTHERS = re.compile(r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Worktree:
+    """A registered, locked and detached worktree that stands on a snapshot."""
+
+    repository: Repository
+    """The repository as seen from this worktree: git called on it works on the worktree's own index and files."""
+    origin: Repository
+    """The repository of the user's checkout."""
+    directory: Path
+    commit: str
+    run_id: str
+    notes: tuple[str, ...] = ()
+    is_closed: bool = field(default=False, init=False)
+
+    async def close(self, *, keep: bool) -> None:
+        """Let go of the worktree: with `keep` it stays locked and registered, else it is gone from view on return."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if not keep:
+            await remove_worktree(self.origin, self.directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A worktree of a process that died: removed because it was empty, or kept because it holds something."""
+
+    directory: Path
+    run_id: str
+    base: str
+    state: Literal["removed", "kept"]
+    reason: str
+
+
+async def open_worktree(repository: Repository, commit: str, directory: Path, *, run_id: str) -> Worktree:
+    """A detached worktree of `commit` at ``directory/run_id``, locked in this process's name.
+
+    Registrations of one repository are made one at a time; the lock of another program is waited for, 5 s at most, and
+    never removed (REL-13). What was begun is undone when the checkout fails: the fault carries git's own words (SNAP-08).
+    """
+    if not _SAFE_RUN_ID.fullmatch(run_id) or run_id == TRASH:
+        raise configuration(f"run_id: {run_id!r} cannot be the name of a folder")
+    target = await to_thread.run_sync(_prepare, directory, run_id)
+    owner = registration.this_process(run_id, commit)
+    arguments = ["worktree", "add", "--quiet", "--detach", "--no-checkout", "--lock", "--reason", owner.reason]
+    try:
+        async with writing(repository):
+            await _retry(repository, [*arguments, str(target), commit])
+        view = repository.linked(target)
+        checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
+        if checkout.status != 0:
+            raise failed(["checkout"], checkout)
+    except BaseException:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
+            await remove_worktree(repository, target)
+        raise
+    return Worktree(view, repository, target, commit, run_id, await _notes(view))
+
+
+async def remove_worktree(repository: Repository, directory: Path) -> None:
+    """Take a worktree of the product out of view at once: folder and registration; what remains is swept in a worker."""
+    trash = await to_thread.run_sync(_discard, directory)
+    entry = await to_thread.run_sync(_administrative, repository, directory)
+    if entry is not None:
+        async with writing(repository):
+            # Removed by hand: `git worktree prune` would take registrations of others along.
+            await to_thread.run_sync(_drop_registration, entry)
+    if trash is not None:
+        # Nobody waits for a large tree to go; what a process that ends leaves here, the next start sweeps.
+        threading.Thread(target=shutil.rmtree, args=(trash, True), name="outpost-trash", daemon=True).start()
+
+
+async def reap(repository: Repository, directory: Path, *, deadline_s: float = 60.0) -> Sequence[Leftover]:
+    """Clear what dead processes left of this repository in the folder of worktrees, and tell what was kept and why."""
+    found = []
+    for entry in await to_thread.run_sync(administrative_directories, repository.common_dir):
+        owner = registration.owner_of(entry)
+        target = registered_directory(entry)
+        if owner is None or owner.is_alive or (target is not None and target.parent != directory):
+            continue
+        reason = await _holds(repository, entry, target, owner, deadline_s)
+        place = target or directory / owner.run_id
+        if not reason:
+            await _clear(repository, entry, target)
+        found.append(Leftover(place, owner.run_id, owner.base, "kept" if reason else "removed", reason))
+    await to_thread.run_sync(_sweep, directory / TRASH)
+    return found
+
+
+async def _holds(
+    repository: Repository, entry: Path, target: Path | None, owner: registration.Owner, deadline_s: float
+) -> str:
+    """Why a worktree has to stay; empty when it holds nothing."""
+    if target is None or not await to_thread.run_sync(target.is_dir):
+        return ""
+    if await to_thread.run_sync(registration.processes_in, target):
+        return "a process works in it"
+    view = repository.at(target, entry)
+    try:
+        head = await run_git(view, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
+        if not (entry / "index").exists() and head.stdout.decode("ascii").strip() == owner.base:
+            return ""  # The process died before the checkout was finished; no agent has been here.
+        if head.status != 0 or head.stdout.decode("ascii").strip() != owner.base:
+            return "it holds commits"
+        changes = await change_set(view, owner.base, deadline_s=deadline_s)
+    except OutpostError as error:
+        _log.warning("worktree %s cannot be read: %s", target, error)
+        return f"its changes cannot be told: {error}"
+    return "" if changes.is_empty else "it holds changes"
+
+
+async def _clear(repository: Repository, entry: Path, target: Path | None) -> None:
+    if target is not None:
+        await remove_worktree(repository, target)
+    else:
+        await to_thread.run_sync(_drop_registration, entry)
+
+
+async def _retry(repository: Repository, arguments: Sequence[str]) -> None:
+    deadline = anyio.current_time() + _RETRY_S
+    while True:
+        result = await run_git(repository, arguments)
+        if result.status == 0:
+            return
+        if not _LOCKED_BY_OTHERS.search(result.stderr) or anyio.current_time() > deadline:
+            raise failed(arguments[:2], result)
+        await anyio.sleep(_PAUSE_S)
+
+
+async def _notes(view: Repository) -> tuple[str, ...]:
+    listing = (await run_git(view, ["ls-files", "-z", "--stage"], max_output=1 << 30)).stdout
+    submodules = [entry.partition(b"\t")[2] for entry in listing.split(b"\0") if entry.startswith(b"160000 ")]
+    if not submodules:
+        return ()
+    names = ", ".join(path.decode("utf-8", "backslashreplace") for path in submodules[:10])
+    return (f"Submodules are empty folders in the worktree: {names}{' …' if len(submodules) > 10 else ''}.",)
+
+
+def _prepare(directory: Path, run_id: str) -> Path:
+    """The folder of worktrees, private and the user's own (SEC-10), and the place for this one."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise OutpostError("workspace", f"The folder of worktrees {directory} is a link or belongs to another user.")
+    if status.st_mode & 0o077:
+        directory.chmod(0o700)
+    target = directory.resolve() / run_id
+    if target.exists():
+        raise OutpostError("workspace", f"The worktree folder {target} exists already.")
+    return target
+
+
+def _administrative(repository: Repository, directory: Path) -> Path | None:
+    entries = administrative_directories(repository.common_dir)
+    return next((entry for entry in entries if registered_directory(entry) == directory), None)
+
+
+def _discard(directory: Path) -> Path | None:
+    """Rename the folder away; `None` when there is none."""
+    trash = directory.parent / TRASH
+    trash.mkdir(mode=0o700, exist_ok=True)
+    place = trash / f"{directory.name}-{uuid4().hex}"
+    try:
+        directory.rename(place)
+    except FileNotFoundError:
+        return None
+    return place
+
+
+def _drop_registration(entry: Path) -> None:
+    shutil.rmtree(entry, ignore_errors=True)
+    try:
+        entry.parent.rmdir()
+    except OSError:
+        return  # Other worktrees are registered.
+
+
+def _sweep(trash: Path) -> None:
+    for place in trash.glob("*"):
+        shutil.rmtree(place, ignore_errors=True)
