@@ -104,12 +104,14 @@ class History(Sequence[Message]):
     """The messages of a conversation, valid at every moment.
 
     Each message is checked against the one before it when it is appended, so that a request never checks again.
+    The wire bytes are kept per form as well, so that asking for all of them touches only the new messages.
     """
 
-    __slots__ = ("_messages",)
+    __slots__ = ("_messages", "_wire")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
+        self._wire: dict[str, tuple[int, list[bytes]]] = {}
         for message in messages:
             self.append(message)
 
@@ -126,6 +128,19 @@ class History(Sequence[Message]):
     def replace(self, messages: Iterable[Message]) -> None:
         """Put a compacted history in place of this one; checked before anything changes."""
         self._messages = list(History(messages))
+        self._wire.clear()
+
+    def encoded(self, form: str, encode: Callable[[Message], bytes]) -> Sequence[bytes]:
+        """The bytes of every message in the wire form named `form`, without those that encode to nothing.
+
+        The answer is the kept list itself: read it, do not change it.
+        """
+        done, pieces = self._wire.get(form, (0, []))
+        if done < len(self._messages):
+            new = (message.encoded(form, encode) for message in self._messages[done:])
+            pieces.extend(piece for piece in new if piece)
+            self._wire[form] = (len(self._messages), pieces)
+        return pieces
 
     def open_calls(self) -> tuple[ToolCallBlock, ...]:
         """Calls of the last message that have no result yet."""

@@ -6,7 +6,7 @@ the provider cannot serve, a routing candidate likewise (LIM-06, LIM-07, ROUTE-0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
@@ -115,10 +115,8 @@ class Harness(Declaration):
             cache=cache,
             routing=routing,
         )
-        if routing is not None:
-            validate = getattr(model_provider, "validate", None)
-            for model in routing.models.values() if validate is not None else ():
-                validate(model)
+        for model in () if routing is None else routing.models.values():
+            validate_model(model_provider, model)
 
     @field_validator("model_provider")
     @classmethod
@@ -186,9 +184,14 @@ class Agent(Declaration):
     def __init__(self, model: str | ModelSpec, harness: Harness) -> None:
         spec = ModelSpec.of(model) if isinstance(model, str | ModelSpec) else model
         super().__init__(model=spec, harness=harness)
-        validate = getattr(harness.model_provider, "validate", None)
-        if validate is not None:
-            validate(self.model)
+        validate_model(harness.model_provider, self.model)
+
+
+def validate_model(provider: ModelProvider, model: ModelSpec) -> None:
+    """Let the provider refuse a model it cannot serve; a provider need not have an opinion (LIM-07)."""
+    validate: Callable[[ModelSpec], None] | None = getattr(provider, "validate", None)
+    if validate is not None:
+        validate(model)
 
 
 def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:

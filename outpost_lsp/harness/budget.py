@@ -24,7 +24,7 @@ class Ceiling(Protocol):
 class Budget:
     """What one loop and its descendants used, and what they may use."""
 
-    __slots__ = ("_breach", "_ceilings", "limits", "line", "owner", "used")
+    __slots__ = ("_ceilings", "breach", "limits", "line", "owner", "used")
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class Budget:
         self.line: tuple[Budget, ...] = (self,) if parent is None else (*parent.line, self)
         """This budget and its ancestors, the root first."""
         self.used: Usage = ZERO
-        self._breach: OutpostError | None = None
+        self.breach: OutpostError | None = None
+        """The fault that this budget's own ceiling raised first; every later check raises it again."""
         self._ceilings = ceilings
 
     def add(self, usage: Usage, *, attempt_cut: bool = False) -> None:
@@ -48,23 +49,24 @@ class Budget:
         make a strict budget unusable (TBUD-04).
         """
         for budget in self.line:
-            budget._take(usage, attempt_cut)
+            budget.take(usage, attempt_cut)
 
     def check(self) -> None:
         """Raise the breach of the outermost broken budget of the chain."""
         for budget in self.line:
-            if budget._breach is not None:
-                raise budget._breach
+            if budget.breach is not None:
+                raise budget.breach
 
     def ancestor_breach(self) -> OutpostError | None:
         """The breach of this budget or an ancestor, without raising it."""
-        return next((budget._breach for budget in self.line if budget._breach is not None), None)
+        return next((budget.breach for budget in self.line if budget.breach is not None), None)
 
     def chain(self) -> tuple[Budget, ...]:
         """The budgets that have a ceiling, the root first."""
         return tuple(budget for budget in self.line if budget.limits is not None)
 
-    def _take(self, usage: Usage, attempt_cut: bool) -> None:
+    def take(self, usage: Usage, attempt_cut: bool) -> None:
+        """Count a receipt at this level alone; `add` counts it at every level."""
         self.used = self.used + usage
         for ceiling in self._ceilings:
             self._remember(lambda ceiling=ceiling: ceiling.charge(usage))  # type: ignore[misc]
@@ -75,8 +77,8 @@ class Budget:
         self._remember(self._exceeded)
 
     def _remember(self, fault: Callable[[], OutpostError | None]) -> None:
-        if self._breach is None:
-            self._breach = fault()
+        if self.breach is None:
+            self.breach = fault()
 
     def _incomplete(self) -> OutpostError:
         return OutpostError(

@@ -117,6 +117,8 @@ class Loop:
         if self.run_id is not None and event.subagent_id is None:
             event = event.model_copy(update={"subagent_id": self.run_id})
         self.runtime.observe(event)
+        if self.runtime.fatal is not None:
+            raise self.runtime.fatal
 
     async def run(self, prompt: str) -> str:
         """Carry the agent from a prompt to its answer."""

@@ -7,7 +7,6 @@ outage select the fallback, everything else is raised as the same exception obje
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,9 +18,10 @@ from outpost_lsp.decisions.decide import decide
 from outpost_lsp.domain.decision import Choice, ChoiceAnswer, Decision, DecisionProvider, DecisionResult
 from outpost_lsp.domain.event import Event, ModelRouteEvent, RoutedModel
 from outpost_lsp.domain.lossless import lossless_fault
-from outpost_lsp.domain.message import Message, ReasoningBlock, TextBlock
+from outpost_lsp.domain.message import Message, TextBlock
 from outpost_lsp.domain.model import ModelSpec, ToolSpec
 from outpost_lsp.domain.record import Declaration, NonBlank
+from outpost_lsp.domain.routing_state import RoutingState
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError, unavailable_fault
 
@@ -167,18 +167,15 @@ async def select_route(
     return _judged(routing, context.step, result)
 
 
-def default_state(context: RoutingContext) -> dict[str, Any]:
+def default_state(context: RoutingContext) -> RoutingState:
     """Session instructions, visible messages, tools, step and active model (ROUTE-20); opaque reasoning is left out."""
-    return {
-        "system": context.system or "",
-        "messages": [message.kept("routing-state", _visible) for message in context.messages],
-        "tools": [
-            {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
-            for tool in context.tools
-        ],
-        "step": context.step,
-        "model": context.model.name,
-    }
+    return RoutingState(
+        system=context.system,
+        messages=context.messages,
+        tools=context.tools,
+        step=context.step,
+        model=context.model.name,
+    )
 
 
 def focused_state(context: RoutingContext) -> dict[str, Any]:
@@ -198,14 +195,6 @@ async def _state(routing: ModelRouting, context: RoutingContext) -> Any:
     if fault := lossless_fault(state, "state"):
         raise OutpostError("configuration", f"ModelRouting: {fault}")
     return state
-
-
-def _visible(message: Message) -> dict[str, Any]:
-    content = [block.to_json() for block in message.content if not isinstance(block, ReasoningBlock)]
-    visible = {"role": message.role, "content": content}
-    if fault := lossless_fault(visible, "state.messages"):
-        raise OutpostError("configuration", f"ModelRouting: {fault}")
-    return visible
 
 
 def _is_outage(error: OutpostError) -> bool:
@@ -262,8 +251,3 @@ def _selection(
         rule=rule,
     )
     return Selection(model, event)
-
-
-def state_characters(state: Any) -> int:
-    """How long a state is as JSON text, for services that limit it."""
-    return len(state) if isinstance(state, str) else len(json.dumps(state, ensure_ascii=False))

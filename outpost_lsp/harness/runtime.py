@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from outpost_lsp.domain.event import Event, UsageEvent, UsageSource
 from outpost_lsp.domain.message import History, Message
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.domain.usage import ZERO, Usage, UsageLimits
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.gate import Asking
 from outpost_lsp.harness.steering import Steering
-from outpost_lsp.storage.conversations import ConversationStore, Transcript
+from outpost_lsp.storage.conversations import ConversationStore
+from outpost_lsp.storage.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class TurnRuntime:
     attribute_usage: bool = False
     read_only: bool = False
     """A repair turn keeps only read-only tools (RESP-08, LOOP-23)."""
+    fatal: OutpostError | None = None
+    """Ends the turn at the next event, whatever policies say: a watchdog gave up."""
     total: Usage = ZERO
     answered_models: list[str] = field(default_factory=list)
     """The models that really answered, as the services named them."""
@@ -180,3 +185,9 @@ class Memory:
         """Free the transcript's lock."""
         if self.transcript is not None:
             self.transcript.close()
+
+
+def captured(store: ConversationStore, conversation: str) -> Path:
+    """The file of a conversation once its turn is over (CONV-17). A store of another make may bring its own way."""
+    capture: Callable[[str], Path] = getattr(store, "capture", store.path)
+    return capture(conversation)

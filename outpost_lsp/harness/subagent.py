@@ -21,9 +21,10 @@ from outpost_lsp.harness.agent import DEFAULT, MAX_DELEGATION_DEPTH, Agent
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.gate import Gate
 from outpost_lsp.harness.loop import Loop
-from outpost_lsp.harness.runtime import Memory, TurnRuntime
+from outpost_lsp.harness.runtime import Memory, TurnRuntime, captured
 from outpost_lsp.harness.tool_calls import LoopTool, ToolCall
-from outpost_lsp.storage.conversations import ConversationStore, Transcript
+from outpost_lsp.storage.conversations import ConversationStore
+from outpost_lsp.storage.transcript import Transcript
 
 _INPUT: Final[dict[str, Any]] = {
     "type": "object",
@@ -44,9 +45,7 @@ class Subagent(LoopTool):
 
     def __init__(self, name: str, description: str, agent: Agent) -> None:
         # Not `Tool.__init__`: a subagent has one more field, and its other fields are fixed.
-        Declaration.__init__(
-            self, name=name, description=description, input=_INPUT, execute=_outside, agent=agent
-        )
+        Declaration.__init__(self, name=name, description=description, input=_INPUT, execute=_outside, agent=agent)
 
     @field_validator("agent", mode="before")
     @classmethod
@@ -144,7 +143,7 @@ class _Delegation:
 
     def _capture(self, store: ConversationStore | None) -> None:
         if store is not None and self._conversation is not None:
-            store.capture(self._conversation)
+            captured(store, self._conversation)
 
     def _capture_after_failure(self, store: ConversationStore | None, error: Exception | None) -> None:
         try:

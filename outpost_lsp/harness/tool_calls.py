@@ -183,7 +183,7 @@ async def _run(loop: Loop, call: ToolCall) -> ToolOutput:
     except Exception as error:
         # A tool may have swallowed the cancellation of the loop; it must not become a result.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        breach = loop.budget.ancestor_breach()
+        breach = loop.runtime.fatal or loop.budget.ancestor_breach()
         if breach is not None:
             raise breach from (None if breach is error else error)
         if loop.harness.tool_execution.on_error == "fail":

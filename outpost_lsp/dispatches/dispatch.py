@@ -1,0 +1,141 @@
+"""One dispatch: a sandbox, an agent, its turns, its result, and the clean-up (DISP rules).
+
+Whatever happens leaves through one door, in this order: accounted, written to the journal, shown. Everything that can
+be validated is validated before anything is allocated, and everything that was opened is closed before this returns.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outpost_lsp.dispatches.brief import Brief
+from outpost_lsp.dispatches.execution import Execution
+from outpost_lsp.dispatches.observe import ObservationHub
+from outpost_lsp.dispatches.options import DONE, Continuation, DispatchOptions, Journal, checked
+from outpost_lsp.dispatches.result import DispatchResult
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, WorktreeSandboxProvider
+from outpost_lsp.domain.event import Event
+from outpost_lsp.domain.price import ModelPriceTable
+from outpost_lsp.domain.usage import UsageLimits
+from outpost_lsp.errors import configuration
+from outpost_lsp.harness.agent import Agent
+from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.gate import Ask
+from outpost_lsp.harness.response import ResponseSpec
+from outpost_lsp.harness.runtime import Receipt
+from outpost_lsp.harness.steering import Steering
+from outpost_lsp.harness.watchdog import Watchdog
+
+
+async def dispatch(
+    repository: str | Path,
+    agent: Agent,
+    brief: str | Brief,
+    *,
+    sandbox_provider: SandboxProvider | None = None,
+    sandbox: OpenedSandbox | None = None,
+    observe: Callable[[Event], None] | None = None,
+    observation: ObservationHub | None = None,
+    steering: Steering | None = None,
+    continuation: Continuation | str | None = None,
+    response: ResponseSpec | None = None,
+    watchdog: Watchdog | Mapping[str, Any] | None = None,
+    prices: ModelPriceTable | None = None,
+    budget: Budget | UsageLimits | Mapping[str, Any] | None = None,
+    journal: bool | Journal = True,
+    label: str = "agent",
+    passes: int = 1,
+    until: str | Sequence[str] = DONE,
+    idle_s: float = 600,
+    idle_warning_s: float = 60,
+    deadline_s: float = 3_600,
+    expansion_s: float = 30,
+    redact: Sequence[str | re.Pattern[str]] = (),
+    warn: Callable[[str], None] | None = None,
+    diagnostic: Callable[[str], None] | None = None,
+    ask: Ask | None = None,
+    on_receipt: Callable[[Receipt], None] | None = None,
+    dispatch_id: str | None = None,
+) -> DispatchResult:
+    """Run `agent` on `brief` in a sandbox of `repository` and give its result.
+
+    By default the sandbox is a worktree of a snapshot of the repository as it stands, removed at the end unless the
+    agent changed something. `observe` is called synchronously with every agent event; `on_receipt` with every accounted
+    request. Cancelling the awaiting task stops the agent's model requests and commands and those of every subagent,
+    and returns only when they are gone.
+
+    Raises the fault that ended the run, with what it left behind as recovery details (`recovery_details`).
+    """
+    markers, masks = checked(
+        until=until,
+        passes=passes,
+        times={
+            "idle_s": idle_s,
+            "idle_warning_s": idle_warning_s,
+            "deadline_s": deadline_s,
+            "expansion_s": expansion_s,
+        },
+        callbacks={"observe": observe, "warn": warn, "diagnostic": diagnostic, "on_receipt": on_receipt},
+        redact=redact,
+        agent=agent,
+        continuation=_continuation(continuation),
+        response=response,
+    )
+    options = DispatchOptions(
+        repository=Path(repository),
+        agent=agent,
+        brief=Brief.of(brief),
+        label=label,
+        observe=observe,
+        observation=observation,
+        steering=steering,
+        continuation=_continuation(continuation),
+        response=response,
+        watchdog=Watchdog.of(watchdog),
+        prices=prices,
+        budget=_budget(budget),
+        journal=_journal(journal),
+        passes=passes,
+        until=markers,
+        idle_s=idle_s,
+        idle_warning_s=idle_warning_s,
+        deadline_s=deadline_s,
+        expansion_s=expansion_s,
+        redact=masks,
+        warn=warn or _ignore,
+        diagnostic=diagnostic or _ignore,
+        ask=ask,
+        on_receipt=on_receipt,
+        dispatch_id=dispatch_id or uuid.uuid4().hex,
+    )
+    if sandbox is not None and sandbox_provider is not None:
+        raise configuration("dispatch: sandbox_provider: goes with no open sandbox")
+    execution = Execution(options)
+    if sandbox is not None:
+        return await execution.in_opened(sandbox)
+    return await execution.cold(sandbox_provider or WorktreeSandboxProvider())
+
+
+def _continuation(value: Continuation | str | None) -> Continuation | None:
+    return Continuation(value) if isinstance(value, str) else value
+
+
+def _journal(value: bool | Journal) -> Journal | None:
+    if isinstance(value, Journal):
+        return value
+    return Journal() if value else None
+
+
+def _budget(value: Budget | UsageLimits | Mapping[str, Any] | None) -> Budget | None:
+    if value is None or isinstance(value, Budget):
+        return value
+    limits = value if isinstance(value, UsageLimits) else UsageLimits(**value)
+    return Budget("the run", limits)
+
+
+def _ignore(_text: str) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,61 @@
+"""What a dispatch gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from outpost_lsp.dispatches.report import ReportData, render_report
+from outpost_lsp.domain.price import UsageCost
+from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.worktrees.changes import ChangeSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn: a prompt and its answer. `status` is 0 for the built-in loop."""
+
+    text: str
+    usage: Usage
+    duration_ms: int
+    status: int = 0
+    interrupted: Literal["steering"] | None = None
+    conversation: str | None = None
+    transcript: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchResult:
+    """The outcome of a dispatch that reached an answer.
+
+    `usage` counts every turn, subagent, routing decision and summary once (USE-08). `response` is the typed answer.
+    `changes` is what the agent changed in its worktree, frozen when the run ended.
+    """
+
+    text: str
+    turns: tuple[Turn, ...] = ()
+    usage: Usage = ZERO
+    response: Any = None
+    completed: bool = False
+    completion: str | None = None
+    conversation: str | None = None
+    transcript: Path | None = None
+    journal: Path | None = None
+    changes: ChangeSet | None = None
+    cost: UsageCost | None = None
+    models: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    branch: str = ""
+    directory: Path | None = None
+    base: str = ""
+    commits: tuple[Mapping[str, Any], ...] = ()
+    retained_directory: Path | None = None
+    observer_errors: tuple[str, ...] = ()
+    dispatch_id: str = ""
+    report_data: ReportData = field(repr=False)
+
+    def report(self, format: str = "markdown") -> str:
+        """The run as Markdown, or as JSON with `format="json"`, as it was when the dispatch ended (REPORT rules)."""
+        return render_report(self.report_data, format)
