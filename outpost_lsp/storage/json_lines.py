@@ -7,14 +7,16 @@ the middle of a write, is dropped (CONV-05).
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from outpost_lsp.domain.record import Record
@@ -23,6 +25,7 @@ from outpost_lsp.storage.private_files import open_private, storage_fault, write
 
 _log = logging.getLogger(__name__)
 MANGLED_SUFFIX: Final = ".mangled"
+Stored = TypeVar("Stored", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class AppendedFile:
         except OSError as error:
             self.close()
             raise storage_fault(error, path.parent) from error
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._size
 
     def append(self, content: bytes) -> None:
         """Add `content`, or take back the part that was written and raise the `OSError`."""
@@ -82,6 +90,23 @@ def parse_object(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def tolerant(kind: type[Stored], value: object) -> Stored:
+    """A record from JSON; fields of a newer version are passed over. `ValueError` when it is none."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        if any(fault["type"] != "extra_forbidden" for fault in faults):
+            raise
+        value = copy.deepcopy(value)
+        for fault in faults:
+            place: Any = value
+            for part in fault["loc"][:-1]:
+                place = place[part]
+            place.pop(fault["loc"][-1])
+        return kind.model_validate(value)
 
 
 def scan(path: Path, offset: int = 0) -> Iterator[Line]:
