@@ -56,7 +56,7 @@ def _moment(found: re.Match[str], now: datetime) -> datetime | None:
             int(found["hour"]),
             int(found["minute"]),
             # A leap second is the last second that this calendar knows.
-            min(59, int(found["second"])),
+            59 if found["second"] == "60" else int(found["second"]),
             tzinfo=UTC,
         )
     except ValueError:
