@@ -1,0 +1,262 @@
+"""The one door to model services: a shared client, and one exchange over it.
+
+A client is made at the first request, in a worker thread, because importing the HTTP library and reading certificates
+takes longer than the event loop may stand still. An exchange never outlives its caller: when its task is cancelled the
+connection is closed at once. Transport failures leave this module as faults (HTTP-01 to HTTP-03, HTTP-09, SEC-18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.models.endpoint import CONNECT_TIMEOUT_S, Endpoint
+from outpost_lsp.models.faults import Faults
+from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from outpost_lsp.models.answer import AnswerReader
+
+logger = logging.getLogger(__name__)
+
+WHOLE_STREAM_FACTOR: Final = 8
+"""A whole stream may have this many times the bytes of one event (REL-08)."""
+
+_EVENTS_PER_TURN = 24
+_DRAIN_S = 0.25
+_DRAIN_BYTES = 64 * 1024
+_ERROR_BODY_BYTES = 16 * 1024
+_ERROR_BODY_S = 2.0
+_STATUSES_TO_READ = frozenset({400})
+_IDLE_CONNECTIONS = 64
+_IDLE_S = 30.0
+
+Headers = Sequence[tuple[bytes, bytes]]
+Wake = Callable[[], None]
+
+
+class HttpDoor:
+    """The connections to one service."""
+
+    def __init__(self, endpoint: Endpoint, path: str) -> None:
+        self._endpoint = endpoint
+        self._url = endpoint.base_url + path
+        self._faults = Faults(endpoint.name, self._url)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._making: asyncio.Future[httpx.AsyncClient] | None = None
+
+    @property
+    def faults(self) -> Faults:
+        """What names the faults of this service."""
+        return self._faults
+
+    async def exchange(self, headers: Headers, body: bytes, silence_s: float, reader: AnswerReader, wake: Wake) -> None:
+        """Send one request and feed its answer to `reader` until it is done or the answer ends.
+
+        `wake` is called whenever the reader holds pieces to show. Raises the fault of whatever went wrong.
+        """
+        client = await self._ready()
+        import httpx  # Loaded by now.
+
+        request = httpx.Request(
+            "POST",
+            self._url,
+            headers=list(headers),
+            content=body,
+            extensions={
+                "timeout": {"connect": CONNECT_TIMEOUT_S, "read": silence_s, "write": silence_s, "pool": silence_s}
+            },
+        )
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                await self._receive(response, reader, wake)
+            finally:
+                await response.aclose()
+            return
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # What the library says may name what was sent, so the log gets the kind of failure only.
+            logger.debug("%s: %s", self._faults.name, type(error).__name__)
+            fault = self._faults.of_transport(error, connect_s=CONNECT_TIMEOUT_S, silence_s=silence_s)
+        raise fault
+
+    async def aclose(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        making, self._making = self._making, None
+        if self._loop is not asyncio.get_running_loop():
+            return
+        if client is None and making is not None:
+            client = await making
+        if client is not None:
+            await client.aclose()
+
+    async def _ready(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Connections belong to the loop they were opened in; one that has ended took them along.
+            self._loop, self._client, self._making = loop, None, None
+        if self._client is not None:
+            return self._client
+        if self._making is None:
+            self._making = asyncio.ensure_future(asyncio.to_thread(_make_client, self._endpoint))
+        try:
+            client = await asyncio.shield(self._making)
+        except OutpostError:
+            self._making = None
+            raise
+        self._client = client
+        return client
+
+    async def _receive(self, response: httpx.Response, reader: AnswerReader, wake: Wake) -> None:
+        if not response.is_success:
+            raise await self._refusal(response)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind.endswith("json"):
+            reader.read_whole(await self._whole(response))
+            wake()
+        elif kind in {"text/event-stream", "text/plain", "application/octet-stream", ""}:
+            await self._stream(response, reader, wake)
+        else:
+            raise self._faults.malformed(f"neither a stream of events nor JSON came but {_shown(kind)}")
+
+    async def _stream(self, response: httpx.Response, reader: AnswerReader, wake: Wake) -> None:
+        most = self._endpoint.max_response_bytes
+        splitter = EventSplitter(most)
+        left = most * WHOLE_STREAM_FACTOR
+        turn = _EVENTS_PER_TURN
+        compressed = "content-encoding" in response.headers
+        # Both are generators, though declared as less; closing them lets go of the connection here and now.
+        source = cast("AsyncGenerator[bytes, None]", response.aiter_bytes() if compressed else response.aiter_raw())
+        try:
+            async for data in source:
+                left -= len(data)
+                if left < 0:
+                    raise self._faults.too_large("the answer", _size(most * WHOLE_STREAM_FACTOR))
+                turn -= 1
+                for payload in splitter.feed(data):
+                    reader.read(payload)
+                    turn -= 1
+                    if turn <= 0:
+                        turn = _EVENTS_PER_TURN
+                        wake()
+                        await asyncio.sleep(0)
+                    if reader.done:
+                        wake()
+                        await _drain(source)
+                        return
+                if reader.fresh:
+                    wake()
+                if turn <= 0:
+                    turn = _EVENTS_PER_TURN
+                    await asyncio.sleep(0)
+        except EventTooLargeError:
+            raise self._faults.too_large("one event of the answer", _size(most)) from None
+        finally:
+            await source.aclose()
+        self._read_remainder(splitter.remainder(), reader)
+
+    def _read_remainder(self, payload: bytes, reader: AnswerReader) -> None:
+        # Some services do not end their last event. It counts when it is whole; a piece of one is what a cut leaves.
+        if payload and (payload == b"[DONE]" or payload.rstrip().endswith(b"}")):
+            try:
+                reader.read(payload)
+            except OutpostError as fault:
+                if fault.code != "response":
+                    raise
+
+    async def _whole(self, response: httpx.Response) -> bytes:
+        most = self._endpoint.max_response_bytes
+        body = bytearray()
+        async for data in response.aiter_bytes():
+            body += data
+            if len(body) > most:
+                raise self._faults.too_large("the answer", _size(most))
+        return bytes(body)
+
+    async def _refusal(self, response: httpx.Response) -> OutpostError:
+        # The bodies of other statuses stay unread; this one alone may say that the context is full (CTX-11).
+        body = await _beginning(response) if response.status_code in _STATUSES_TO_READ else b""
+        return self._faults.of_status(response.status_code, response.headers.get("retry-after"), body)
+
+
+def _make_client(endpoint: Endpoint) -> httpx.AsyncClient:
+    import httpx  # Takes 60 ms; nothing that starts needs it.
+
+    try:
+        return httpx.AsyncClient(
+            verify=_certificates(endpoint),
+            http2=False,
+            follow_redirects=False,
+            proxy=None if endpoint.is_loopback else endpoint.proxy,
+            # The proxy variables are for the way out; a key in plain text must not leave this machine through them.
+            trust_env=endpoint.proxy is None and not endpoint.is_loopback,
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_S
+            ),
+        )
+    except (ValueError, httpx.InvalidURL) as error:
+        raise configuration(f"proxy: not the URL of a proxy: {type(error).__name__}") from None
+
+
+def _certificates(endpoint: Endpoint) -> ssl.SSLContext:
+    if endpoint.is_plain:
+        # No certificate will be looked at; this context trusts none.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.create_default_context()
+    if not context.cert_store_stats()["x509_ca"]:
+        import certifi
+
+        context.load_verify_locations(cafile=certifi.where())
+    if endpoint.ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=endpoint.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror if type(error) is not ssl.SSLError else "it holds no certificate in PEM form"
+            raise configuration(f"ca_file: {endpoint.ca_file} cannot be used: {reason}") from None
+    return context
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    import httpx
+
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            async for data in response.aiter_bytes():
+                body += data
+                if len(body) >= _ERROR_BODY_BYTES:
+                    break
+    except (TimeoutError, httpx.HTTPError):
+        pass  # What came by then is enough to look at.
+    return bytes(body[:_ERROR_BODY_BYTES])
+
+
+async def _drain(source: AsyncIterator[bytes]) -> None:
+    """Read what follows the last event, so that the connection can be used again; one that stays open is given up."""
+    import httpx
+
+    left = _DRAIN_BYTES
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for data in source:
+                left -= len(data)
+                if left < 0:
+                    return
+    except (TimeoutError, httpx.HTTPError):
+        return
+
+
+def _size(size: int) -> str:
+    return f"{size // 1024 // 1024} MiB" if size >= 1024 * 1024 else f"{size} bytes"
+
+
+def _shown(kind: str) -> str:
+    return kind if kind.isprintable() and len(kind) <= 60 else "something else"
