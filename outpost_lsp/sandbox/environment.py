@@ -1,0 +1,61 @@
+"""The environment of a command: an allow-list, and what the user added to it by name.
+
+The invariant: no variable of the server reaches a command unless it is listed here or was asked for by the user's own
+configuration, and none that holds a key ever does (SEC-13, ENV-01, LOCAL-02). Pure; called by leases and by those who
+make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from outpost_lsp.errors import configuration
+
+ALLOWED: Final = frozenset(
+    (
+        "PATH",
+        "LANG",
+        "LANGUAGE",
+        "TERM",
+        "TZ",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "SystemRoot",
+        "ComSpec",
+        "PATHEXT",
+    )
+)
+"""Besides these every `LC_*` variable passes. `HOME` is a folder of the sandbox's own."""
+
+_DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+
+
+def allowed_environment(
+    host: Mapping[str, str], *, names: Collection[str] = (), secret: Collection[str] = ()
+) -> dict[str, str]:
+    """The part of the host's environment that commands may see.
+
+    `names` are added by the user's own configuration; `secret` names the variables that hold keys, which never pass.
+    """
+    wanted = ALLOWED | set(names)
+    return {
+        name: value
+        for name, value in host.items()
+        if (name in wanted or name.startswith("LC_")) and name not in secret and name != "HOME"
+    }
+
+
+def merged_variables(provider: Mapping[str, str], agent: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the provider and of the agent, which may not name the same one (ENV-04)."""
+    both = sorted(provider.keys() & agent.keys())
+    if both:
+        raise configuration(f"variables: both the sandbox and the agent set {', '.join(both)}", keys=both)
+    return {**provider, **agent}
+
+
+def command_environment(base: Mapping[str, str], home: Path, variables: Mapping[str, str] | None) -> dict[str, str]:
+    """The whole environment of one command."""
+    return {"PATH": _DEFAULT_PATH, **base, "HOME": str(home), **(variables or {})}
