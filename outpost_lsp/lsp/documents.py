@@ -1,0 +1,134 @@
+"""The texts of the documents that the client has open.
+
+Kept as lines, so that an edit costs what it touches, in whatever encoding its position counts; the text is joined only
+when somebody asks for it. Changes are applied in the order in which they arrive. Knows nothing of the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from outpost_lsp.domain.finding import Span
+from outpost_lsp.protocol.names import Encoding
+from outpost_lsp.protocol.positions import place, split_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of a document in code points; `span` is `None` when the whole text was replaced."""
+
+    span: Span | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change as the client sent it: a range in its encoding, or none for the whole text."""
+
+    start: tuple[int, int] | None
+    end: tuple[int, int] | None
+    text: str
+
+
+class Document:
+    """One open document."""
+
+    def __init__(self, uri: str, path: Path | None, language: str, version: int, text: str) -> None:
+        self.uri = uri
+        self.path = path
+        self.language = language
+        self.version = version
+        self.lines = split_lines(text)
+        self._text: str | None = text
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        if self._text is None:
+            self._text = "".join(self.lines)
+        return self._text
+
+    def apply(self, change: Change, encoding: Encoding) -> Edit:
+        """Change the text; the result says what was changed, in code points of the text before."""
+        self._text = None
+        if change.start is None or change.end is None:
+            self.lines = split_lines(change.text)
+            self._text = change.text
+            return Edit(None, change.text)
+        first = place(self.lines, *change.start, encoding)
+        last = place(self.lines, *change.end, encoding)
+        if last < first:
+            first, last = last, first
+        self._splice(first, last, change.text)
+        return Edit(
+            Span(start_line=first[0], start_character=first[1], end_line=last[0], end_character=last[1]), change.text
+        )
+
+    def _splice(self, first: tuple[int, int], last: tuple[int, int], text: str) -> None:
+        lines = self.lines
+        begin, end = first[0], last[0] + 1
+        fresh = lines[first[0]][: first[1]] + text + lines[last[0]][last[1] :]
+        # A CR and an LF that come to stand together become one line end, so the neighbours take part.
+        if fresh.startswith("\n") and begin and lines[begin - 1].endswith("\r"):
+            begin -= 1
+            fresh = lines[begin] + fresh
+        if fresh.endswith("\r") and end < len(lines) and lines[end].startswith("\n"):
+            fresh += lines[end]
+            end += 1
+        pieces = split_lines(fresh)
+        if end < len(lines):
+            # What follows the last line end is the next line, which stays as it is.
+            pieces.pop()
+        lines[begin:end] = pieces
+
+
+class Documents:
+    """Every open document, by the URI the client gave it and by its path."""
+
+    def __init__(self) -> None:
+        self._by_uri: dict[str, Document] = {}
+        self._by_path: dict[Path, Document] = {}
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self._by_uri.values())
+
+    def __len__(self) -> int:
+        return len(self._by_uri)
+
+    def open(self, document: Document) -> None:
+        """Add a document, or replace the one that was open under its URI."""
+        self._by_uri[document.uri] = document
+        if document.path is not None:
+            self._by_path[document.path] = document
+
+    def close(self, uri: str) -> Document | None:
+        """Forget a document."""
+        document = self._by_uri.pop(uri, None)
+        if document is not None and document.path is not None and self._by_path.get(document.path) is document:
+            del self._by_path[document.path]
+        return document
+
+    def get(self, uri: str) -> Document | None:
+        """The open document with this URI."""
+        return self._by_uri.get(uri)
+
+    def at(self, path: Path) -> Document | None:
+        """The open document of this file."""
+        return self._by_path.get(path)
+
+
+def differs_from_disk(path: Path, text: str, read: Callable[[Path], bytes] = Path.read_bytes) -> bool:
+    """Whether an open document holds something else than its file. Decoding is as lenient as editors are."""
+    try:
+        data = read(path)
+    except OSError:
+        return True
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "latin-1"):
+        try:
+            if data.decode(encoding) == text:
+                return False
+        except UnicodeError:
+            continue
+    return True
