@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-STATUS_USAGE: Final = 2
 SEVERITY_FLOORS: Final = ("error", "warning", "information", "hint", "never")
 FORMATS: Final = ("text", "json", "sarif", "github")
 RUN_STATUSES: Final = (
@@ -43,6 +42,11 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; `WrongUsageError` for one that cannot be taken."""
+    if list(arguments[:1]) == ["serve"]:
+        # An editor waits for this one, so nothing else is prepared.
+        options = _serve_parser().parse_args(arguments[1:])
+        options.command = "serve"
+        return options
     return parser().parse_args(arguments)
 
 
@@ -57,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    _add_serve(commands)
+    _add_serve_options(_command(commands, "serve", "run the language server"))
     _add_review(commands)
     _add_agent_commands(commands)
     _add_run_commands(commands)
@@ -66,10 +70,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-_Commands = argparse._SubParsersAction
-
-
-def _command(commands: _Commands, name: str, summary: str, *, options: Sequence[str] = ()) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, summary: str, *, options: Sequence[str] = ()) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
     )
@@ -93,13 +94,13 @@ def _command(commands: _Commands, name: str, summary: str, *, options: Sequence[
     return command
 
 
-def _add_serve(commands: _Commands) -> None:
-    serve = _command(commands, "serve", "run the language server", options=())
-    serve_arguments(serve)
+def _serve_parser() -> argparse.ArgumentParser:
+    serve = _Parser(prog="outpost-lsp serve", description="Run the language server.", allow_abbrev=False)
+    _add_serve_options(serve)
+    return serve
 
 
-def serve_arguments(serve: argparse.ArgumentParser) -> None:
-    """The options of the server, which it also takes without the word `serve`."""
+def _add_serve_options(serve: argparse.ArgumentParser) -> None:
     door = serve.add_mutually_exclusive_group()
     door.add_argument("--stdio", action="store_true", help="speak on standard input and output (the default)")
     door.add_argument("--tcp", metavar="[HOST:]PORT", help="listen for one TCP connection")
@@ -107,6 +108,7 @@ def serve_arguments(serve: argparse.ArgumentParser) -> None:
     lock = serve.add_mutually_exclusive_group()
     lock.add_argument("--token", metavar="TOKEN", help="what a TCP or WebSocket client has to show; random by default")
     lock.add_argument("--no-token", action="store_true", help="open a loopback port to everyone on this machine")
+    serve.add_argument("--allow-remote", action="store_true", help="permit a HOST that is not this machine")
     serve.add_argument("--clientProcessId", dest="client_process_id", metavar="PID", type=_pid, help="end when it ends")
     serve.add_argument("--log-file", metavar="FILE", help="write the log there as well")
     serve.add_argument(
@@ -114,7 +116,7 @@ def serve_arguments(serve: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_review(commands: _Commands) -> None:
+def _add_review(commands: Any) -> None:
     review = _command(
         commands, "review", "review changes, files or everything", options=("folder", "settings", "offline", "quiet")
     )
@@ -141,7 +143,7 @@ def _add_report_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_agent_commands(commands: _Commands) -> None:
+def _add_agent_commands(commands: Any) -> None:
     every = ("folder", "settings", "offline", "quiet")
     run = _command(commands, "run", "give a configured agent a brief", options=every)
     run.add_argument("agent", metavar="AGENT", help="the agent's name in the configuration")
@@ -156,7 +158,7 @@ def _add_agent_commands(commands: _Commands) -> None:
     go_on.add_argument("--json", action="store_true", help="print the run as JSON")
 
 
-def _add_run_commands(commands: _Commands) -> None:
+def _add_run_commands(commands: Any) -> None:
     here = ("folder", "settings")
     runs = _command(commands, "runs", "list the runs of this repository", options=here)
     runs.add_argument(
@@ -185,7 +187,7 @@ def _add_run_commands(commands: _Commands) -> None:
     replay.add_argument("--json", action="store_true", help="print the run as JSON")
 
 
-def _add_settings_commands(commands: _Commands) -> None:
+def _add_settings_commands(commands: Any) -> None:
     config = _command(commands, "config", "print or check the configuration")
     actions = config.add_subparsers(dest="action", metavar="show|check", required=True, parser_class=_Parser)
     show = _command(actions, "show", "print every setting and where it comes from", options=("folder", "settings"))
@@ -203,7 +205,7 @@ def _add_settings_commands(commands: _Commands) -> None:
     clean.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
-def _add_demo(commands: _Commands) -> None:
+def _add_demo(commands: Any) -> None:
     demo = _command(commands, "demo", "watch a review of a sample repository; no service is asked", options=("quiet",))
     _add_report_options(demo)
 

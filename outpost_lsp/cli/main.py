@@ -1,57 +1,76 @@
 """From a command line to an exit status: the border where faults become sentences and numbers.
 
 Statuses: 0 done; 1 findings at or above the floor; 2 wrong usage or configuration; 3 the run failed; 130 cancelled.
-Every command lives in a module of its own and is imported only when it is asked for.
+Every command lives in a module of its own and is imported only when it is asked for. The server belongs to another face
+and is handed in.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from outpost_lsp.cli.status import CANCELLED, DONE, FAILED, TERMINATED, USAGE, TerminatedError
+
 if TYPE_CHECKING:
+    import argparse
+
     from outpost_lsp.errors import OutpostError
 
-DONE: Final = 0
-FOUND: Final = 1
-USAGE: Final = 2
-FAILED: Final = 3
-CANCELLED: Final = 130
-TERMINATED: Final = 143
+Command = Callable[["argparse.Namespace"], int]
 
 _SERVER_OPTIONS: Final = ("--stdio", "--tcp", "--ws", "--clientProcessId")
 
+_HOMES: Final = {
+    "review": ("review", "review"),
+    "demo": ("demo", "demo"),
+    "run": ("agents", "run"),
+    "continue": ("agents", "go_on"),
+    "runs": ("runs", "list_runs"),
+    "show": ("runs", "show"),
+    "replay": ("agents", "replay"),
+    "diff": ("changes", "diff"),
+    "apply": ("changes", "apply"),
+    "discard": ("changes", "discard"),
+    "reopen": ("changes", "reopen"),
+    "config": ("settings", "config"),
+    "schema": ("settings", "schema"),
+    "trust": ("settings", "trust"),
+    "doctor": ("doctor", "doctor"),
+    "clean": ("clean", "clean"),
+}
+"""Where each command lives: module of this package and function."""
 
-def main(arguments: Sequence[str]) -> int:
+
+def main(arguments: Sequence[str], *, serve: Command) -> int:
     """Run one command line; never raises for what a person can mend."""
     if list(arguments) in (["--version"], ["-V"]):
-        from outpost_lsp.cli.version import package_version
+        from outpost_lsp import __version__
 
-        print(f"outpost-lsp {package_version()}")
+        print(f"outpost-lsp {__version__}")
         return DONE
     if _means_server(arguments):
         arguments = ["serve", *arguments]
+    # What an editor starts should not load what only other commands need, so the parser is imported here.
     from outpost_lsp.cli.arguments import WrongUsageError, parse, parser
 
     try:
         options = parse(arguments)
     except WrongUsageError as error:
-        return complain(str(error))
+        print(error, file=sys.stderr)
+        return USAGE
     except SystemExit as ended:
         return int(ended.code or 0)
     if options.command is None:
         parser().print_help(sys.stderr)
         return USAGE
-    return _guarded(_COMMANDS[options.command], options)
-
-
-def complain(message: str) -> int:
-    """One sentence on standard error, and the status of wrong usage."""
-    print(f"outpost-lsp: {message}" if not message.startswith("outpost-lsp") else message, file=sys.stderr)
-    return USAGE
+    if options.command == "serve":
+        return serve(options)
+    module, name = _HOMES[options.command]
+    return _guarded(module, name, options)
 
 
 def _means_server(arguments: Sequence[str]) -> bool:
@@ -61,16 +80,21 @@ def _means_server(arguments: Sequence[str]) -> bool:
     return arguments[0].split("=", 1)[0] in _SERVER_OPTIONS
 
 
-def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+def _guarded(module: str, name: str, options: argparse.Namespace) -> int:
     from outpost_lsp.errors import OutpostError
 
     try:
-        return command(options)
+        command: Command = getattr(import_module(f"outpost_lsp.cli.{module}"), name)
+        status = command(options)
+        sys.stdout.flush()
+        return status
     except OutpostError as error:
         return _explain(error)
     except KeyboardInterrupt:
         print("outpost-lsp: cancelled", file=sys.stderr)
         return CANCELLED
+    except TerminatedError:
+        return TERMINATED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`). Python would complain again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,20 +102,7 @@ def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Nam
 
 
 def _explain(error: OutpostError) -> int:
-    print(f"outpost-lsp: {error.message}", file=sys.stderr)
+    from outpost_lsp.domain.markdown import one_line
+
+    print(f"outpost-lsp: {one_line(error.message, 2000)}", file=sys.stderr)
     return USAGE if error.code in ("configuration", "workspace") else FAILED
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from outpost_lsp.cli.serve import serve
-
-    return serve(options)
-
-
-def _review(options: argparse.Namespace) -> int:
-    from outpost_lsp.cli.review import review
-
-    return review(options)
-
-
-_COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"serve": _serve, "review": _review}

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from outpost_lsp import __version__
 from outpost_lsp.cli.github import github_lines
 from outpost_lsp.cli.terminal import DIM, Paint, wants_colour
 from outpost_lsp.cli.text_report import summary_line, text_report
-from outpost_lsp.cli.version import package_version
 from outpost_lsp.domain.finding import Finding, Severity, severity_at_least
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.run import Run
@@ -69,7 +69,7 @@ def write_report(
         case "json":
             text = json.dumps(_json(run, ordered, files, top), ensure_ascii=False, indent=2) + "\n"
         case "sarif":
-            log = sarif_log(run, findings, version=package_version())
+            log = sarif_log(run, findings, version=__version__)
             text = json.dumps(log, ensure_ascii=False, indent=2) + "\n"
     if output is None:
         sys.stdout.write(text)

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from outpost_lsp.cli.main import CANCELLED, DONE, FAILED, FOUND
 from outpost_lsp.cli.report import ReviewedFiles, has_findings_at, write_report
 from outpost_lsp.cli.session import followed, opened, run_async
+from outpost_lsp.cli.status import CANCELLED, DONE, FAILED, FOUND
 from outpost_lsp.domain.run import ReviewScope, Run, ScopeKind
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.workspace import Workspace
@@ -54,7 +54,12 @@ async def reported(handle: RunHandle, workspace: Workspace, options: argparse.Na
     findings = list(handle.findings.values())
     texts = await workspace.reviewed_texts(run, {finding.path for finding in findings})
     write_report(
-        run, findings, ReviewedFiles(workspace.top, texts), top=workspace.top, form=options.format, output=options.output
+        run,
+        findings,
+        ReviewedFiles(workspace.top, texts),
+        top=workspace.top,
+        form=options.format,
+        output=options.output,
     )
     if run.status == "succeeded":
         return FOUND if has_findings_at(findings, options.fail_on) else DONE

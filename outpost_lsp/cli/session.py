@@ -14,23 +14,20 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from outpost_lsp.cli.progress import PlainProgress
+from outpost_lsp.cli.status import TerminatedError
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import default_layout
 from outpost_lsp.config.overrides import settings_from_assignments
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.signals import Signal
 from outpost_lsp.service.workspace import Workspace
 
 Result = TypeVar("Result")
-TERMINATED: Final = 143
-
-
-class TerminatedError(Exception):
-    """The process was asked to end (SIGTERM); whatever ran was stopped first."""
 
 
 def run_async(work: Callable[[], Awaitable[Result]]) -> Result:
@@ -90,13 +87,17 @@ async def followed(outpost: Outpost, start: Callable[[], Awaitable[RunHandle]], 
 
 def _progress(*, quiet: bool) -> Any:
     if quiet:
-        return nullcontext(lambda signal: None)
+        return nullcontext(_look_away)
     if is_interactive(sys.stderr):
         # Drawing needs a library that nothing else here does.
         from outpost_lsp.cli.live import LiveProgress
 
         return LiveProgress(sys.stderr)
     return nullcontext(PlainProgress(sys.stderr))
+
+
+def _look_away(_signal: Signal) -> None:
+    """Nobody wants to see it."""
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 import anyio
 
+from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import Run, RunError, RunStatus
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.harness.steering import Steering
 from outpost_lsp.storage.identifiers import now_text
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,15 @@ class RunHandle:
         self._scope: anyio.CancelScope | None = None
         self._is_cancelled = False
         self._finished = anyio.Event()
+        self._fault: OutpostError | None = None
+        self.steering: Steering | None = None
+        """Reaches the agents while they work."""
+        self.snapshot = ""
+        """The reviewed commit, once there is one."""
+        self.findings: dict[str, Finding] = {}
+        """What the run reported, by id, at the places where it stands in the snapshot."""
+        self.agents: set[str] = set()
+        """The subagents that took part, by name."""
 
     @property
     def run(self) -> Run:
@@ -59,6 +70,18 @@ class RunHandle:
         if self._scope is not None:
             self._scope.cancel()
         return True
+
+    def fail(self, fault: OutpostError) -> bool:
+        """Stop the run because of something outside it; it ends failed instead of cancelled."""
+        if not self.cancel():
+            return False
+        self._fault = self._fault or fault
+        return True
+
+    @property
+    def fault(self) -> OutpostError | None:
+        """Why the run was stopped from outside, when it was not somebody's wish."""
+        return self._fault
 
     def record(self, **changes: Any) -> Run:
         """Save the record with these changes; nobody is told."""

@@ -53,8 +53,6 @@ class RunObserver:
         self._publish = publish
         self._prices = prices
         self._agents: dict[str | None, str] = {None: handle.run.agent}
-        self.reported: dict[str, Finding] = {}
-        """Accepted findings by id, at the places where they stand in the reviewed text."""
 
     def __call__(self, observation: Observation) -> None:
         """Take one observation of the run's hub."""
@@ -67,6 +65,7 @@ class RunObserver:
                 self._tell(Routed(run_id, self._agent(owner), owner, event))
             case SubagentEvent():
                 self._agents[event.id] = event.name
+                self._handle.agents.add(event.name)
                 self._tell(SubagentChanged(self._handle.run.id, event.subagent_id, event))
             case _:
                 pass
@@ -126,8 +125,8 @@ class RunObserver:
         if event.finding is None:
             self._handle.update(rejected=run.rejected + 1)
             return
-        is_new = event.finding.id not in self.reported
-        self.reported[event.finding.id] = event.finding
+        is_new = event.finding.id not in self._handle.findings
+        self._handle.findings[event.finding.id] = event.finding
         self._publish(event.finding)
         if is_new and event.finding.status != "dismissed":
             self._handle.update(findings=run.findings + 1)

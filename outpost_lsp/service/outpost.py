@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.harness.steering import ANYONE, Delivery, Target
+from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix
 from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.reviews import plan_review
 from outpost_lsp.service.signals import Listener, RunChanged, Signal
 from outpost_lsp.service.slots import Slots
 from outpost_lsp.service.workspace import Workspace
@@ -123,15 +127,15 @@ class Outpost:
         `unsaved` holds the texts of open, changed documents by their path in the repository.
         """
         name = agent or workspace.settings.review.agent
-        review = await plan_review(self, workspace, scope, name, brief, dict(unsaved or {}))
-        return self.start(workspace, "review", name, review.title, review.perform, scope=scope)
+        planned = await plan_review(self, workspace, scope, name, brief, unsaved or {})
+        return self.start(workspace, "review", name, planned.title, planned.perform, scope=scope)
 
     async def run_agent(
         self, workspace: Workspace, agent: str, brief: str, *, unsaved: Mapping[str, str] | None = None
     ) -> RunHandle:
         """Start a configured agent on a brief."""
-        task = await plan_dispatch(self, workspace, agent, brief, unsaved=dict(unsaved or {}))
-        return self.start(workspace, "dispatch", agent, task.title, task.perform)
+        planned = await plan_dispatch(self, workspace, agent, brief, unsaved=unsaved or {})
+        return self.start(workspace, "dispatch", agent, planned.title, planned.perform)
 
     async def coordinate(
         self,
@@ -143,6 +147,35 @@ class Outpost:
     ) -> RunHandle:
         """Start the agent that delegates."""
         return await self.run_agent(workspace, agent, brief, unsaved=unsaved)
+
+    async def continue_conversation(
+        self,
+        workspace: Workspace,
+        conversation: str,
+        brief: str,
+        *,
+        agent: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        fork: bool = False,
+        unsaved: Mapping[str, str] | None = None,
+    ) -> RunHandle:
+        """Go on with a conversation, or with a copy of it. `limits` replaces single limits of its agent."""
+        planned = await plan_continuation(
+            self, workspace, conversation, brief, agent=agent, limits=limits, fork=fork, unsaved=unsaved or {}
+        )
+        return self.start(workspace, "continue", planned.agent, planned.title, planned.perform)
+
+    async def fix(
+        self,
+        workspace: Workspace,
+        finding_id: str,
+        *,
+        agent: str = "fixer",
+        unsaved: Mapping[str, str] | None = None,
+    ) -> RunHandle:
+        """Let an agent settle a finding; what it changes waits to be applied."""
+        planned = await plan_fix(self, workspace, finding_id, agent, unsaved=unsaved or {})
+        return self.start(workspace, "fix", agent, planned.title, planned.perform)
 
     def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
         """Record a run and begin its job in a task of its own."""
@@ -172,6 +205,8 @@ class Outpost:
                 await job(handle)
                 if not handle.run.is_finished:
                     handle.finish("succeeded")
+            if not handle.run.is_finished and handle.fault is not None:
+                raise handle.fault
         except OutpostError as error:
             logger.info("run %s failed: %s", handle.run.id, error)
             handle.finish("failed", error)
@@ -182,6 +217,15 @@ class Outpost:
             # Also the way out of a cancelled task, when the server ends: the record must not say "running".
             if not handle.run.is_finished:
                 handle.finish("cancelled")
+
+    @asynccontextmanager
+    async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
+        """A place among the runs at work; the run is `preparing` from then on."""
+        async with self.slots.place(workspace.settings.runs.concurrency):
+            if (fault := workspace.day_is_spent(handle)) is not None:
+                raise fault
+            handle.update(status="preparing")
+            yield
 
     def handle(self, run_id: str) -> RunHandle | None:
         """The handle of a run that was started here."""
@@ -212,6 +256,18 @@ class Outpost:
                 return workspace, run
         raise configuration(f"there is no run {run_id!r}", runId=run_id)
 
+    async def steer(self, run_id: str, text: str, subagent: Target = ANYONE) -> Delivery:
+        """Give a running agent an instruction; returns once it was received.
+
+        `subagent`: the run id of a child, `None` for the main loop only, omitted for whichever is at work.
+        """
+        handle = self._handles.get(run_id)
+        if handle is None:
+            self.find_run(run_id)
+        if handle is None or handle.run.is_finished or handle.steering is None:
+            raise OutpostError("steering", f"run {run_id} has no agent at work", {"text": text, "runId": run_id})
+        return await handle.steering.send(text, subagent)
+
     async def drain(self, deadline_s: float) -> bool:
         """Cancel every run and wait for their ends; `False` when some did not end in time and were cut off."""
         for handle in self._handles.values():
@@ -228,4 +284,4 @@ class Outpost:
 
 def _absolute(folder: Path) -> Path:
     # Names only: links are not resolved, so that paths are spelled as whoever named the folder spells them.
-    return Path(os.path.abspath(folder))
+    return Path(os.path.abspath(folder))  # noqa: PTH100 - `resolve` would follow links

@@ -1,0 +1,192 @@
+"""One dispatch in the service's hands: settings become its options, its events the run's record, its result the end.
+
+Whatever the dispatch leaves (usage, notes, changes, a conversation) is in the record also when it fails or is cancelled.
+Every kind of run that has an agent goes through here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outpost_lsp.config.build import AgentRun
+from outpost_lsp.dispatches.dispatch import dispatch
+from outpost_lsp.dispatches.observe import ObservationHub
+from outpost_lsp.dispatches.options import Continuation, Journal
+from outpost_lsp.dispatches.result import DispatchResult
+from outpost_lsp.dispatches.sandboxing import Keep, OpenedSandbox, WorktreeSandboxProvider
+from outpost_lsp.domain.run import ChangeCount
+from outpost_lsp.errors import recovery_details
+from outpost_lsp.harness.budget import Budget, Ceiling
+from outpost_lsp.harness.gate import Answer, PermissionQuestion
+from outpost_lsp.harness.steering import Steering
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.observing import RunObserver
+from outpost_lsp.service.signals import Question
+from outpost_lsp.worktrees.changes import ChangeSet
+from outpost_lsp.worktrees.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.outpost import Outpost
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Assignment:
+    """What an agent is asked to do in a run."""
+
+    agent: AgentRun
+    brief: str
+    snapshot: Snapshot | None = None
+    unsaved: Mapping[str, str] = field(default_factory=dict)
+    continuation: Continuation | None = None
+    keep: Keep | None = None
+
+
+async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assignment: Assignment) -> DispatchResult:
+    """Carry the assignment out and put its outcome on the run's record. The run is not finished here."""
+    settings = workspace.settings
+    agent = assignment.agent
+    observer = RunObserver(handle, outpost.tell, workspace.publish, agent.prices)
+    sandboxes = _Watched(_provider(outpost, workspace, assignment), handle, workspace)
+    handle.steering = Steering()
+    try:
+        result = await dispatch(
+            workspace.repository.top,
+            agent.agent,
+            assignment.brief,
+            sandbox_provider=sandboxes,
+            observation=ObservationHub([observer], verbose=settings.runs.verbose),
+            steering=handle.steering,
+            continuation=assignment.continuation,
+            watchdog=agent.watchdog,
+            prices=agent.prices,
+            budget=_budget(workspace, handle, agent),
+            journal=Journal(
+                path=workspace.journal_path(handle.run.id),
+                verbose=settings.runs.verbose,
+                replayable=settings.runs.replayable,
+            ),
+            label=handle.run.agent,
+            redact=agent.redact,
+            ask=lambda question: _ask(outpost, handle, question),
+            on_receipt=observer.on_receipt,
+            dispatch_id=handle.run.id,
+        )
+    except BaseException as error:
+        handle.record(**_left(error, handle, observer), **_changes(sandboxes.changes))
+        raise
+    finally:
+        handle.steering.close()
+        handle.steering = None
+    handle.record(
+        text=result.text,
+        usage=result.usage,
+        cost=observer.cost(result.usage),
+        models=result.models,
+        conversation=result.conversation or handle.run.conversation,
+        notes=_joined(handle.run.notes, result.notes),
+        **_changes(result.changes),
+    )
+    return result
+
+
+class _Watched:
+    """A sandbox provider that tells the record what was opened, before the agent starts."""
+
+    def __init__(self, provider: WorktreeSandboxProvider, handle: RunHandle, workspace: Workspace) -> None:
+        self._provider = provider
+        self._handle = handle
+        self._workspace = workspace
+        self.changes: ChangeSet | None = None
+
+    @property
+    def name(self) -> str:
+        return self._provider.name
+
+    @asynccontextmanager
+    async def open(self, folder: Path, run_id: str, /) -> AsyncIterator[OpenedSandbox]:
+        async with self._provider.open(folder, run_id) as sandbox:
+            if sandbox.snapshot is not None:
+                self._handle.snapshot = sandbox.snapshot.commit
+                self._workspace.runs.save_details(
+                    run_id, {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
+                )
+                self._handle.update(base=sandbox.snapshot.head)
+            try:
+                yield sandbox
+            finally:
+                self.changes = sandbox.changes
+
+
+def _provider(outpost: Outpost, workspace: Workspace, assignment: Assignment) -> WorktreeSandboxProvider:
+    sandbox = workspace.settings.sandbox
+    return WorktreeSandboxProvider(
+        layout=outpost.layout,
+        snapshot=assignment.snapshot,
+        uncommitted=sandbox.uncommitted,
+        untracked=sandbox.untracked,
+        max_untracked_mib=sandbox.max_untracked_mib,
+        unsaved=assignment.unsaved if sandbox.unsaved else {},
+        keep=assignment.keep or sandbox.keep,
+        environment={name: outpost.environment[name] for name in sandbox.environment if name in outpost.environment},
+        directory=Path(sandbox.directory).expanduser() if sandbox.directory else None,
+        git_timeout_s=sandbox.git_timeout_s,
+    )
+
+
+def _budget(workspace: Workspace, handle: RunHandle, agent: AgentRun) -> Budget | None:
+    ceilings: list[Ceiling] = list(workspace.ceilings(handle, agent.prices))
+    per_run = workspace.per_run
+    if not ceilings and per_run.limits is None:
+        return None
+    return Budget("this run", per_run.limits, ceilings=tuple(ceilings))
+
+
+async def _ask(outpost: Outpost, handle: RunHandle, asked: PermissionQuestion) -> Answer:
+    question = Question(
+        run_id=handle.run.id,
+        agent=handle.run.agent,
+        subagent_id=asked.subagent_id,
+        tool=asked.tool,
+        input=asked.input,
+        reason=asked.reason,
+    )
+    outpost.tell(question)
+    return await question.wait()
+
+
+def _left(error: BaseException, handle: RunHandle, observer: RunObserver) -> dict[str, Any]:
+    """What a dispatch that did not reach its answer leaves for the record."""
+    known = recovery_details(error) or {}
+    left: dict[str, Any] = {}
+    if (usage := known.get("usage")) is not None:
+        left |= {"usage": usage, "cost": observer.cost(usage)}
+    if known.get("models"):
+        left["models"] = tuple(known["models"])
+    if known.get("conversation"):
+        left["conversation"] = known["conversation"]
+    if known.get("notes"):
+        left["notes"] = _joined(handle.run.notes, known["notes"])
+    return left
+
+
+def _changes(changes: ChangeSet | None) -> dict[str, Any]:
+    if changes is None or changes.is_empty:
+        return {}
+    count = ChangeCount(
+        files=len(changes.files),
+        insertions=sum(file.insertions for file in changes.files),
+        deletions=sum(file.deletions for file in changes.files),
+    )
+    return {"changes": count, "disposition": "pending"}
+
+
+def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,151 @@
+"""A review as a run: what was asked is prepared before the run exists, then an agent is carried over it.
+
+Preparing first means that the snapshot is of the moment when the command arrived, and that a value which names nothing
+is refused instead of becoming a failed run. A change scope without changes ends at once, without a request and without
+waiting for a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from outpost_lsp.config.build import AgentRun
+from outpost_lsp.domain.finding import Finding
+from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope, Run
+from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
+from outpost_lsp.service.carrying import Assignment, carry
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.tools.findings import FindingScope
+from outpost_lsp.worktrees.changes import file_at
+from outpost_lsp.worktrees.git import Repository
+
+if TYPE_CHECKING:
+    from outpost_lsp.config.schema import Settings
+    from outpost_lsp.service.outpost import Outpost
+    from outpost_lsp.service.workspace import Workspace
+
+_COMPARED_FILE_LIMIT = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedReview:
+    """A review that is ready to become a run."""
+
+    outpost: Outpost
+    workspace: Workspace
+    prepared: PreparedReview
+    agent: str
+
+    @property
+    def title(self) -> str:
+        """The run in one line."""
+        return self.prepared.title
+
+    async def perform(self, handle: RunHandle) -> None:
+        """The run's job."""
+        prepared, workspace = self.prepared, self.workspace
+        handle.record(base=prepared.snapshot.head, notes=prepared.notes)
+        handle.snapshot = prepared.snapshot.commit
+        if prepared.is_empty:
+            await self._replace_earlier(handle, {self.agent})
+            handle.finish("succeeded", text=prepared.notes[-1] if prepared.notes else "Nothing to review.")
+            return
+        async with self.outpost.place(workspace, handle):
+            scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
+            assignment = Assignment(
+                agent=self._built(scope), brief=prepared.brief, snapshot=prepared.snapshot, keep="changed"
+            )
+            result = await carry(self.outpost, workspace, handle, assignment)
+            await self._replace_earlier(handle, {self.agent, *handle.agents, *_reporters(handle)})
+            handle.finish("succeeded", text=result.text)
+
+    def _built(self, scope: FindingScope) -> AgentRun:
+        return self.outpost.build(self.workspace, self.agent, finding_scope=scope)
+
+    async def _replace_earlier(self, handle: RunHandle, agents: set[str]) -> None:
+        """A finished review replaces those agents' earlier findings in its scope, and only those."""
+        earlier = [
+            finding
+            for finding in self.workspace.board.every()
+            if finding.agent in agents and finding.run_id != handle.run.id
+        ]
+        if earlier:
+            replaced = [finding.id for finding in earlier if await self._replaces(finding, handle)]
+            self.workspace.board.remove(replaced)
+
+    async def _replaces(self, finding: Finding, handle: RunHandle) -> bool:
+        prepared, scope = self.prepared, self.prepared.scope
+        if scope.scope not in CHANGE_SCOPES:
+            return prepared.covers(finding)
+        run = self.workspace.runs.load(finding.run_id)
+        same_scope = run is not None and run.scope is not None and _same(run.scope, handle.run.scope)
+        if prepared.covers(finding):
+            return same_scope or _touches_change(finding, prepared)
+        return same_scope and run is not None and await self._was_taken_back(finding, run)
+
+    async def _was_taken_back(self, finding: Finding, run: Run) -> bool:
+        """Whether the file is out of the scope because its change is gone, rather than because it was committed."""
+        repository, snapshot = self.workspace.repository, self.prepared.snapshot
+        if not run.base:
+            return True
+        before = await _text(repository, run.base, finding.path)
+        return before == await _text(repository, snapshot.commit, finding.path)
+
+
+async def plan_review(
+    outpost: Outpost,
+    workspace: Workspace,
+    scope: ReviewScope,
+    agent: str,
+    brief: str | None,
+    unsaved: Mapping[str, str],
+) -> PlannedReview:
+    """Check and prepare a review. Raises `configuration` for what names nothing, `workspace` without a repository."""
+    await workspace.ready()
+    outpost.check_agent(workspace, agent)
+    if not workspace.has_repository:
+        refuse_without_repository(scope, workspace.folder)
+    prepared = await prepare_review(
+        workspace.repository,
+        scope,
+        unsaved=unsaved if workspace.settings.sandbox.unsaved else {},
+        brief=brief,
+        settings=review_settings(workspace.settings),
+    )
+    return PlannedReview(outpost=outpost, workspace=workspace, prepared=prepared, agent=agent)
+
+
+def review_settings(settings: Settings) -> ReviewSettings:
+    """What a review takes from the configuration."""
+    review, sandbox = settings.review, settings.sandbox
+    return ReviewSettings(
+        outside_diff=review.outside_diff,
+        max_findings=review.max_findings,
+        min_confidence=review.min_confidence,
+        exclude=tuple(review.exclude),
+        instructions=tuple(review.instructions),
+        uncommitted=sandbox.uncommitted,
+        untracked=sandbox.untracked,
+        max_untracked_mib=sandbox.max_untracked_mib,
+        git_timeout_s=sandbox.git_timeout_s,
+    )
+
+
+def _reporters(handle: RunHandle) -> set[str]:
+    return {finding.agent for finding in handle.findings.values()}
+
+
+def _same(earlier: ReviewScope, scope: ReviewScope | None) -> bool:
+    return scope is not None and earlier == scope
+
+
+def _touches_change(finding: Finding, prepared: PreparedReview) -> bool:
+    ranges = (prepared.changed or {}).get(finding.path, ())
+    span = finding.span
+    return any(start <= span.end_line and span.start_line < max(end, start + 1) for start, end in ranges)
+
+
+async def _text(repository: Repository, commit: str, path: str) -> bytes | None:
+    return await file_at(repository, commit, path, _COMPARED_FILE_LIMIT)
