@@ -1,0 +1,1 @@
+"""Real counterparts for tests: loopback services that say what a test tells them to."""
