@@ -224,9 +224,8 @@ async def _end(process: Process) -> None:
         _signal_group(process, signal.SIGTERM)
         with anyio.move_on_after(_GRACE_S):
             await process.wait()
-        if process.returncode is None:
-            _signal_group(process, signal.SIGKILL)
-            await process.wait()
+        _signal_group(process, signal.SIGKILL)  # A helper of git may have outlived it.
+        await process.wait()
     await process.aclose()
 
 
