@@ -28,6 +28,7 @@ from outpost_lsp.domain.price import UsageCost, usage_cost
 from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
 from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.gate import Asking, Gate
 from outpost_lsp.harness.loop import Loop
 from outpost_lsp.harness.response import ResponseError, repair_prompt, with_format
@@ -55,6 +56,12 @@ class Execution:
         self._budget = Budget(options.label, limits, options.budget)
         self._observation = DispatchObservation(options, self.note)
 
+    @property
+    def _sandbox_id(self) -> str:
+        # Each pass has a sandbox of its own, and the first carries the dispatch's name.
+        number = self._observation.pass_number
+        return self.options.dispatch_id if number == 1 else f"{self.options.dispatch_id}-{number}"
+
     def note(self, text: str) -> None:
         """Put a line on the run for people to read, once."""
         if text not in self.notes:
@@ -78,7 +85,7 @@ class Execution:
             failure: BaseException | None = None
             completed = False
             try:
-                async with provider.open(self.options.repository, self.options.dispatch_id) as sandbox:
+                async with provider.open(self.options.repository, self._sandbox_id) as sandbox:
                     answer = await self._run(sandbox)
                 result = self._result(sandbox, answer)
                 status, completed = "done", result.completed
@@ -113,7 +120,7 @@ class Execution:
         try:
             answer = await self._turns(sandbox)
             # No late result: cancelled meanwhile means cancelled (DISP-16).
-            await anyio.lowlevel.checkpoint()
+            await checkpoint()
             return answer
         except BaseException as error:
             await self._save_after_failure(sandbox, error)

@@ -109,7 +109,7 @@ class WorktreeSandboxProvider:
             unsaved=self.unsaved,
             deadline_s=self.git_timeout_s,
         )
-        worktree = await open_worktree(repository, snapshot.commit, layout.worktrees / run_id, run_id=run_id)
+        worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id)
         lease = HostLease(
             worktree.directory,
             layout.cache / "home" / run_id,
@@ -117,9 +117,7 @@ class WorktreeSandboxProvider:
             environment=self.environment,
             confinement=self.confinement,
         )
-        sandbox = OpenedSandbox(
-            lease, worktree.directory, repository, snapshot, worktree, layout, [*snapshot.notes, *worktree.notes]
-        )
+        sandbox = OpenedSandbox(lease, worktree.directory, repository, snapshot, worktree, layout, [*snapshot.notes])
         try:
             yield sandbox
         finally:

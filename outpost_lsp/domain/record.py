@@ -7,14 +7,18 @@ fault that names the field when it is wrong (PY-08, LIM-06).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic._internal._model_construction import ModelMetaclass
 from pydantic.alias_generators import to_camel
 
 from outpost_lsp.errors import OutpostError
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+_WRONG_ARGUMENTS: Final = re.compile(r"\w+\.__init__\(\) ")
 
 SafeInt = Annotated[int, Field(strict=True, ge=0, le=MAX_SAFE_INTEGER)]
 """A count: an `int` that is no `bool`, from 0 to 2^53 - 1 (PY-07)."""
@@ -42,7 +46,20 @@ class Record(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-class Declaration(BaseModel):
+class _DeclarationType(ModelMetaclass):
+    """Makes an unknown or missing argument the same fault as a wrong one (PY-08)."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().__call__(*arguments, **options)
+        except TypeError as error:
+            if not _WRONG_ARGUMENTS.match(str(error)):
+                raise
+            message = str(error).replace(".__init__()", ":", 1)
+            raise OutpostError("configuration", message) from error
+
+
+class Declaration(BaseModel, metaclass=_DeclarationType):
     """A frozen value that an application writes; what is wrong with it is said at once, by field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
-import anyio.lowlevel
-
 from outpost_lsp.domain.event import (
     CompactionEvent,
     Event,
@@ -37,6 +35,7 @@ from outpost_lsp.domain.usage import UNKNOWN, Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.agent import MAX_DELEGATION_DEPTH, Agent, Harness
 from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.context import (
     SUMMARY_SYSTEM,
     CompactionInput,
@@ -159,7 +158,7 @@ class Loop:
     # One step, in the exact order of the rules
 
     async def _one_step(self) -> str | None:
-        await anyio.lowlevel.checkpoint()
+        await checkpoint()
         self._check_steps()
         self.budget.check()
         self._announce_step()
@@ -233,7 +232,7 @@ class Loop:
             )
         finally:
             # A cancelled loop raises its cancellation before any fault of the router (ROUTE-34).
-            await anyio.lowlevel.checkpoint_if_cancelled()
+            await checkpoint()
         self.budget.check()
         self.model = selection.model
         self.route = selection.event.choice
@@ -292,7 +291,7 @@ class Loop:
             self.runtime.mark_incomplete()
             raise
         # A response that arrives after cancellation is discarded and not counted (LOOP-18).
-        await anyio.lowlevel.checkpoint()
+        await checkpoint()
         self._account(result.usage or UNKNOWN, source, request.model)
         if self.runtime.verbose:
             self.emit(ModelResponseEvent(response=_result_json(result)))

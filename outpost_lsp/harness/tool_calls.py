@@ -24,6 +24,7 @@ from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.tool import OBSERVABLE, InvalidInputError, Tool, ToolContext, ToolOutput
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.gate import inside
 from outpost_lsp.harness.hooks import HookInput, run_hook, tool_output
 from outpost_lsp.sandbox.lease import BorrowedLease
@@ -182,7 +183,7 @@ async def _run(loop: Loop, call: ToolCall) -> ToolOutput:
         return await _within_deadline(loop, call.tool, call)
     except Exception as error:
         # A tool may have swallowed the cancellation of the loop; it must not become a result.
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        await checkpoint()
         breach = loop.runtime.fatal or loop.budget.ancestor_breach()
         if breach is not None:
             raise breach from (None if breach is error else error)
