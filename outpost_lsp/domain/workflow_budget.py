@@ -138,8 +138,12 @@ class WorkflowBudget:
             return
         self._breach = fault
         for attempt in tuple(self._running):
-            if attempt is not reporter and attempt.on_breach is not None:
+            if attempt is reporter or attempt.on_breach is None:
+                continue
+            try:
                 attempt.on_breach(fault)
+            except Exception as error:  # noqa: BLE001 - one listener must not keep the others from being told
+                self._warn(f"an attempt could not be told that the budget is used up: {error}")
 
     def _warn(self, warning: str) -> None:
         if warning not in self._warnings:
