@@ -1,0 +1,72 @@
+"""The commands `run`, `continue` and `replay`: an agent's work from a terminal, its answer on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable
+
+from outpost_lsp.cli.changes import apply_changes
+from outpost_lsp.cli.review import ended_status
+from outpost_lsp.cli.runs import found_run
+from outpost_lsp.cli.session import followed, opened, read_brief, run_async
+from outpost_lsp.cli.status import DONE
+from outpost_lsp.domain.markdown import visible
+from outpost_lsp.protocol.records import run_json
+from outpost_lsp.protocol.uris import uri_of
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.workspace import Workspace
+
+Start = Callable[[Outpost, Workspace], Awaitable[RunHandle]]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Give an agent a brief; the exit status."""
+    brief = read_brief(options.brief)
+    return run_async(
+        lambda: _carried(options, lambda outpost, workspace: outpost.run_agent(workspace, options.agent, brief))
+    )
+
+
+def go_on(options: argparse.Namespace) -> int:
+    """Go on with a conversation; the exit status."""
+    brief = read_brief(options.brief)
+    return run_async(
+        lambda: _carried(
+            options,
+            lambda outpost, workspace: outpost.continue_conversation(
+                workspace, options.conversation, brief, agent=options.agent, fork=options.fork
+            ),
+        )
+    )
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Go through a run again from its journal; the exit status."""
+
+    def start(outpost: Outpost, workspace: Workspace) -> Awaitable[RunHandle]:
+        return outpost.replay(workspace, found_run(workspace, options.run).id)
+
+    return run_async(lambda: _carried(options, start))
+
+
+async def _carried(options: argparse.Namespace, start: Start) -> int:
+    async with opened(options) as (outpost, workspace):
+        handle = await followed(outpost, lambda: start(outpost, workspace), quiet=options.quiet)
+        run = handle.run
+        status = ended_status(run)
+        if status == DONE and getattr(options, "apply", False) and run.disposition == "pending":
+            status = await apply_changes(outpost, run.id, ())
+            run = outpost.find_run(run.id)[1]
+        if options.json:
+            print(json.dumps(run_json(run, uri_of), ensure_ascii=False, indent=2))
+        elif run.text:
+            print(visible(run.text))
+        if run.disposition == "pending" and run.changes is not None:
+            print(
+                f"outpost-lsp: changes in {run.changes.files} files wait: outpost-lsp diff {run.id}, then apply or discard",
+                file=sys.stderr,
+            )
+        return status

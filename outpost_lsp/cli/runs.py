@@ -1,0 +1,148 @@
+"""The commands `runs` and `show`: what was run here, and what happened in a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from outpost_lsp.cli.progress import call_text, tokens_text
+from outpost_lsp.cli.session import opened, run_async
+from outpost_lsp.cli.status import DONE
+from outpost_lsp.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Paint, wants_colour
+from outpost_lsp.domain.markdown import one_line, visible
+from outpost_lsp.domain.run import Run
+from outpost_lsp.errors import configuration
+from outpost_lsp.protocol.records import run_json
+from outpost_lsp.protocol.uris import uri_of
+from outpost_lsp.service.timeline import Route, Step, Subagent, Timeline
+from outpost_lsp.service.workspace import Workspace
+
+_COLOURS = {"succeeded": GREEN, "failed": RED, "cancelled": YELLOW, "interrupted": YELLOW}
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    """Print the runs of the repository; the exit status."""
+    return run_async(lambda: _list_runs(options))
+
+
+async def _list_runs(options: argparse.Namespace) -> int:
+    async with opened(options) as (outpost, _):
+        runs = outpost.runs(options.limit, options.status)
+        if options.json:
+            print(json.dumps([run_json(run, uri_of) for run in runs], ensure_ascii=False, indent=2))
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in _table(runs, Paint(colour=wants_colour(sys.stdout))))
+            if not runs:
+                print("no runs yet", file=sys.stderr)
+    return DONE
+
+
+def _table(runs: Sequence[Run], paint: Paint) -> Iterator[str]:
+    for run in runs:
+        status = paint(f"{run.status:<11}", *((_COLOURS[run.status],) if run.status in _COLOURS else ()))
+        facts = [f"{run.findings} findings"] if run.findings else []
+        if run.disposition != "none" and run.changes is not None:
+            facts.append(f"{run.changes.files} files {run.disposition}")
+        told = paint(f" ({', '.join(facts)})", DIM) if facts else ""
+        yield f"{run.id}  {_local(run.started_at)}  {status}  {one_line(run.title, 80)}{told}"
+
+
+def _local(moment: str) -> str:
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return moment
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print what happened in a run; the exit status."""
+    return run_async(lambda: _show(options))
+
+
+async def _show(options: argparse.Namespace) -> int:
+    async with opened(options) as (outpost, workspace):
+        run = found_run(workspace, options.run)
+        timeline = outpost.timeline(run.id)
+        if options.json:
+            print(json.dumps(shown_json(run, timeline), ensure_ascii=False, indent=2))
+        elif options.html is not None:
+            # Writing a page needs what nothing else here does.
+            from outpost_lsp.cli.html import write_page
+
+            write_page(Path(options.html), run, timeline)
+        else:
+            paint = Paint(colour=wants_colour(sys.stdout))
+            sys.stdout.writelines(f"{line}\n" for line in shown_text(run, timeline, paint))
+    return DONE
+
+
+def found_run(workspace: Workspace, text: str) -> Run:
+    """The run with this id, or the only one whose id begins with it."""
+    run = workspace.runs.load(text)
+    if run is not None:
+        return run
+    found = [run for run in workspace.runs.list() if run.id.startswith(text)] if text else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise configuration(f"run: {len(found)} runs begin with {text!r}; give more of the id")
+    raise configuration(f"run: there is no run {text!r} in this repository (see outpost-lsp runs)")
+
+
+def shown_json(run: Run, timeline: Timeline) -> dict[str, object]:
+    """The run and its timeline, in the protocol's form."""
+    told = timeline.to_json()
+    for one in (*told["steps"], *told["usage"]):
+        one["usage"] = {"cached": 0, "complete": True} | one["usage"]
+    return {"run": run_json(run, uri_of), **told}
+
+
+def shown_text(run: Run, timeline: Timeline, paint: Paint) -> Iterator[str]:
+    """The run and its timeline for people."""
+    yield paint(visible(run.title), BOLD)
+    yield f"{run.id}  {run.status}  {_local(run.started_at)}  {tokens_text(run.usage)}"
+    if run.error is not None:
+        yield paint(f"{run.error.code}: {one_line(run.error.message, 500)}", RED)
+    for note in run.notes:
+        yield paint(f"note: {one_line(note, 500)}", DIM)
+    names = {subagent.id: subagent for subagent in timeline.subagents}
+    for step in timeline.steps:
+        yield ""
+        yield from _step(run, step, timeline.routes, names, paint)
+    if run.text:
+        yield ""
+        yield visible(run.text).strip()
+
+
+def _step(
+    run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subagent], paint: Paint
+) -> Iterator[str]:
+    depth = _depth(step.subagent_id, names)
+    margin = "  " * depth
+    subagent = names.get(step.subagent_id or "")
+    who = run.agent if subagent is None else subagent.name
+    route = next((one for one in routes if one.step == step.index and one.subagent_id == step.subagent_id), None)
+    routed = "" if route is None else f", route {route.choice} ({route.reason}), {route.model}"
+    yield f"{margin}{paint(who, BOLD)} step {step.index}{routed}, {tokens_text(step.usage)}"
+    for text in step.texts:
+        yield f"{margin}  {one_line(text, 160)}"
+    for call in step.tools:
+        failed = call.status in ("failed", "denied")
+        mark = paint(f" {call.status}: {one_line(call.preview or '', 120)}", RED) if failed else ""
+        yield f"{margin}  {paint(call.name, GREEN)} {call_text(call.input)}{mark}"
+    for note in step.notes:
+        yield f"{margin}  {paint(one_line(note, 160), YELLOW)}"
+
+
+def _depth(subagent_id: str | None, names: dict[str, Subagent]) -> int:
+    depth = 0
+    while subagent_id is not None and subagent_id in names and depth < 16:
+        depth += 1
+        subagent_id = names[subagent_id].parent_id
+    return depth
+
+

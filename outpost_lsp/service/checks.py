@@ -1,0 +1,169 @@
+"""What a person should know when something does not work: the checks of the doctor (DOC rules).
+
+No model request is made: access to a service is never verified here, and keys are looked up but never shown. A probe
+that fails is a failed check, not an exception, and none takes longer than its deadline.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
+
+import anyio
+
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.models.rule_based.analysis import SourceText
+from outpost_lsp.review.rules import RuleAnalyser
+from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.storage.identifiers import new_run_id
+from outpost_lsp.worktrees.git import OLDEST_GIT, git_version
+from outpost_lsp.worktrees.registration import owner_of
+from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
+from outpost_lsp.worktrees.snapshot import head_commit, take_snapshot
+from outpost_lsp.worktrees.worktree import open_worktree
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.outpost import Outpost
+    from outpost_lsp.service.workspace import Workspace
+
+Status = Literal["ok", "warn", "fail"]
+_DEADLINE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at; `detail` says what was found and, when it is wrong, what helps."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+async def diagnose(outpost: Outpost, workspace: Workspace) -> list[Check]:
+    """Every check for a workspace, in the order in which one depends on another."""
+    return [check async for check in _checks(outpost, workspace)]
+
+
+async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check]:
+    yield await _guarded("git", _git)
+    yield await _guarded("repository", lambda: _repository(workspace))
+    if workspace.has_repository:
+        yield await _guarded("worktree", lambda: _worktree(workspace))
+        yield await _guarded("leftovers", lambda: _leftovers(workspace))
+    yield await _guarded("state folder", lambda: _folder(outpost.layout.state, "state folder"))
+    yield await _guarded("cache folder", lambda: _folder(outpost.layout.cache, "cache folder"))
+    yield await _guarded("offline reviewer", _offline)
+    yield await _guarded("confinement", lambda: _confinement(outpost, workspace))
+    for check in _configuration(workspace):
+        yield check
+    for check in _services(outpost, workspace):
+        yield check
+
+
+async def _guarded(name: str, probe: Callable[[], Awaitable[Check]]) -> Check:
+    try:
+        with anyio.fail_after(_DEADLINE_S):
+            return await probe()
+    except TimeoutError:
+        return Check(name, "fail", f"no answer within {_DEADLINE_S:.0f} s")
+    except OutpostError as error:
+        return Check(name, "fail", error.message)
+    except OSError as error:
+        return Check(name, "fail", f"{error.filename or name}: {error.strerror or error}")
+
+
+async def _git() -> Check:
+    version = await git_version()
+    found, needed = (".".join(map(str, numbers)) for numbers in (version, OLDEST_GIT))
+    if version < OLDEST_GIT:
+        return Check("git", "fail", f"git {found} is too old; install git {needed} or newer")
+    return Check("git", "ok", f"git {found}")
+
+
+async def _repository(workspace: Workspace) -> Check:
+    repository = workspace.repository
+    head = await head_commit(repository)
+    state = f"HEAD is {head[:12]}" if head else "no commit yet"
+    return Check("repository", "ok", f"{repository.top}, {state}")
+
+
+async def _worktree(workspace: Workspace) -> Check:
+    """Makes a snapshot and a worktree of it in the cache folder, and takes the worktree away again."""
+    repository, layout = workspace.repository, workspace.layout
+    snapshot = await take_snapshot(repository)
+    worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=f"doctor-{new_run_id()}")
+    await worktree.close(keep=False)
+    return Check("worktree", "ok", f"made and removed in {layout.worktrees}")
+
+
+async def _leftovers(workspace: Workspace) -> Check:
+    dead = []
+    for entry in administrative_directories(workspace.repository.common_dir):
+        owner = owner_of(entry)
+        if owner is not None and not owner.is_alive:
+            dead.append(str(registered_directory(entry) or entry))
+    pending = [run for run in workspace.runs.list() if run.disposition == "pending"]
+    if not dead:
+        waiting = f"; {len(pending)} runs have changes to apply or discard" if pending else ""
+        return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")
+    named = ", ".join(dead[:5]) + (" …" if len(dead) > 5 else "")
+    return Check("leftovers", "warn", f"{len(dead)} worktrees of processes that died: {named}; see outpost-lsp clean")
+
+
+async def _folder(folder: Path, name: str) -> Check:
+    probe = anyio.Path(folder) / f".doctor-{new_run_id()}"
+    await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    await probe.write_bytes(b"")
+    await probe.unlink()
+    free_mib = shutil.disk_usage(folder).free // (1024 * 1024)
+    status: Status = "ok" if free_mib >= 200 else "warn"
+    return Check(name, status, f"{folder}, {free_mib:,} MiB free")
+
+
+async def _offline() -> Check:
+    [found] = await RuleAnalyser()([SourceText("probe.py", "value = undefined_name\n")])
+    if not found:
+        return Check("offline reviewer", "fail", "its rules find nothing in a text that has a fault; install ruff again")
+    return Check("offline reviewer", "ok", f"its rules work ({found[0].rule} was found where it had to be)")
+
+
+async def _confinement(outpost: Outpost, workspace: Workspace) -> Check:
+    found = await probe_confinement(path=outpost.environment.get("PATH", ""))
+    mode = workspace.settings.sandbox.shell
+    if found.is_available:
+        return Check("confinement", "ok", f"bubblewrap works; sandbox.shell is {mode}")
+    # Without confinement nothing breaks as long as nobody asked for it.
+    return Check("confinement", "fail" if mode == "confined" else "warn", found.reason)
+
+
+def _configuration(workspace: Workspace) -> Iterator[Check]:
+    for fault in workspace.faults:
+        yield Check("configuration", "fail", fault)
+    if not workspace.faults:
+        yield Check("configuration", "ok", f"agents: {', '.join(workspace.settings.agents)}")
+    yield Check("trust", "ok", "trusted" if workspace.is_trusted else "not trusted; see outpost-lsp trust")
+
+
+def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
+    settings = workspace.settings
+    for name, provider in settings.providers.items():
+        if provider.kind != "offline":
+            yield _service(outpost, f"provider {name}", provider.base_url, provider.api_key_env)
+    for name, decider in settings.deciders.items():
+        if decider.kind != "rules":
+            yield _service(outpost, f"decider {name}", decider.base_url, decider.api_key_env)
+
+
+def _service(outpost: Outpost, name: str, base_url: str | None, key_name: str | None) -> Check:
+    parts = urlsplit(base_url or "")
+    if base_url is not None and (parts.scheme not in ("http", "https") or not parts.hostname):
+        return Check(name, "fail", f"base_url {base_url!r} is no http or https address")
+    if key_name and not outpost.environment.get(key_name):
+        return Check(name, "fail", f"the environment variable {key_name} is not set")
+    key = f"{key_name} is set" if key_name else "no key"
+    place = f"{parts.scheme}://{parts.netloc}" if base_url is not None else "the public service"
+    return Check(name, "ok", f"{place}, {key}; access was not verified")
