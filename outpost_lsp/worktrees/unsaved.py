@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
-from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.working_tree import named
 
 
@@ -68,9 +68,13 @@ async def _modes(repository: Repository, index: Path, paths: Mapping[bytes, byte
 async def _ignored(repository: Repository, index: Path, paths: list[bytes]) -> list[bytes]:
     if not paths:
         return []
-    stdin = b"".join(path + b"\0" for path in paths)
-    result = await run_git(repository, ["check-ignore", "-z", "--stdin"], index=index, stdin=stdin)
-    return [path for path in result.stdout.split(b"\0") if path]
+    # The command refuses literal pathspecs; a leading dot keeps a colon from being magic, and a wildcard is a name here.
+    stdin = b"".join(b"./%s\0" % path for path in paths)
+    arguments = ["check-ignore", "-z", "--stdin"]
+    result = await run_git(repository, arguments, index=index, stdin=stdin, glob_pathspecs=True)
+    if result.status not in {0, 1}:
+        raise failed(arguments, result)
+    return [path.removeprefix(b"./") for path in result.stdout.split(b"\0") if path]
 
 
 async def _add(repository: Repository, index: Path, path: bytes, text: bytes, mode: bytes) -> bool:
