@@ -68,6 +68,11 @@ class OutpostProtocol(LanguageServerProtocol):
         """Speak to this client from now on."""
         self._connection = connection
 
+    def on_relief(self, call: Callable[[], None]) -> None:
+        """Call `call` whenever the client keeps up again."""
+        if self._connection is not None:
+            self._connection.on_relief(call)
+
     @property
     def is_shut_down(self) -> bool:
         """Whether the client sent `shutdown`."""

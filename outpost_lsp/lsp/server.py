@@ -84,8 +84,8 @@ class OutpostServer(LanguageServer):
                 lambda desk: desk.progress_cancelled(params.token)
             ),
         }
-        for method, handler in handlers.items():
-            self.feature(method)(handler)
+        # The decorator that pygls has for this marks the function, which a bound method does not allow.
+        self.protocol.fm.features.update(handlers)
 
     # The desk
 

@@ -1,0 +1,79 @@
+"""Every command of the protocol: from a checked argument through the service to a JSON object.
+
+The border where faults become JSON-RPC errors: what names nothing is `-32602` and names the field, what failed is
+`-32803` with the fault's code (section 3 of the protocol). A run that ends badly is a result like any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.lsp.protocol import INVALID_PARAMS, REQUEST_FAILED, RequestFault
+from outpost_lsp.protocol import commands as shapes
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.desk import Desk
+    from outpost_lsp.lsp.progress import Token
+
+logger = logging.getLogger(__name__)
+
+Result = dict[str, Any]
+Handler = Callable[["Desk", Any, "Token | None"], Result | Awaitable[Result]]
+
+_FIELDS: Final = {"paths": "uri", "run": "runId", "finding": "findingId"}
+"""What a field of the service is called in a command's argument."""
+
+
+def execute(desk: Desk, name: str, arguments: Any, token: Token | None) -> Result | Awaitable[Result]:
+    """Carry a command out; what can be answered at once is."""
+    handler = _handlers().get(name)
+    if handler is None:
+        raise RequestFault(INVALID_PARAMS, f"command: there is no command {name!r}")
+    try:
+        params = shapes.parse(name, arguments)
+    except shapes.ArgumentsError as error:
+        raise RequestFault(INVALID_PARAMS, str(error)) from None
+    try:
+        result = handler(desk, params, token)
+    except OutpostError as error:
+        raise fault_of(error) from error
+    if isinstance(result, dict):
+        return result
+    return _translated(result)
+
+
+async def _translated(work: Awaitable[Result]) -> Result:
+    try:
+        return await work
+    except OutpostError as error:
+        raise fault_of(error) from error
+
+
+def fault_of(error: OutpostError) -> RequestFault:
+    """The JSON-RPC error of a fault."""
+    field = error.details.get("field")
+    if error.code == "configuration" and isinstance(field, str):
+        shown = _FIELDS.get(field, field)
+        text = error.message.removeprefix(f"{field}: ")
+        return RequestFault(INVALID_PARAMS, f"{shown}: {text}")
+    if error.code in ("configuration", "session"):
+        for name in ("runId", "conversation", "findingId", "agent"):
+            if name in error.details:
+                return RequestFault(INVALID_PARAMS, f"{name}: {error.message.removeprefix(f'{name}: ')}")
+    data: dict[str, Any] = {"code": error.code, "message": error.message}
+    details = dict(error.details)
+    run_id = details.pop("runId", None)
+    if details:
+        data["details"] = details
+    if run_id is not None:
+        data["runId"] = run_id
+    return RequestFault(REQUEST_FAILED, error.message, data)
+
+
+def _handlers() -> dict[str, Handler]:
+    from outpost_lsp.lsp import change_commands, finding_commands, run_commands
+
+    return run_commands.HANDLERS | finding_commands.HANDLERS | change_commands.HANDLERS

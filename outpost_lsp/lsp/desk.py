@@ -1,0 +1,296 @@
+"""What works once the service is loaded: the service itself, its workspaces, and everything that shows them.
+
+Opened after `initialized`, in the background. The server hands requests and document events here; nothing here knows
+how messages travel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+
+from outpost_lsp.config.environment import default_layout
+from outpost_lsp.domain.finding import Finding
+from outpost_lsp.lsp import actions, commands
+from outpost_lsp.lsp.client import EventLevel
+from outpost_lsp.lsp.diagnostics import DiagnosticPublisher, diagnostic
+from outpost_lsp.lsp.documents import Document, differs_from_disk
+from outpost_lsp.lsp.editing import EditFollower
+from outpost_lsp.lsp.hover import findings_at, hover_markdown, hover_text, overlapping
+from outpost_lsp.lsp.places import Places
+from outpost_lsp.lsp.progress import ProgressBoard, Token
+from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
+from outpost_lsp.lsp.questions import Questions
+from outpost_lsp.lsp.reporter import Reporter
+from outpost_lsp.lsp.settings import ClientSettings
+from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.workspace import Workspace
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.server import OutpostServer
+
+logger = logging.getLogger(__name__)
+
+
+class Desk:
+    """One client's desk."""
+
+    def __init__(self, server: OutpostServer) -> None:
+        self._server = server
+        self._stack = AsyncExitStack()
+        protocol = server.protocol
+        self.outpost = Outpost(default_layout(os.environ), os.environ)
+        self.places = Places(self.outpost, server.documents, server.spellings, server.client.encoding)
+        self._publisher = DiagnosticPublisher(protocol, self.places, server.documents)
+        self._edits = EditFollower(self.places, self._publisher)
+        self._progress = ProgressBoard(protocol, server.client, self._cancel_run)
+        self._questions = Questions(protocol)
+        self.reporter = Reporter(
+            protocol, self.places, self._publisher, self._progress, self._questions, self._event_level
+        )
+        self._settings = ClientSettings(server, self.outpost, self.reporter)
+        self._lenses: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # Life
+
+    async def open(self) -> None:
+        """Start the service and add the folders; what they hold is looked up in the background."""
+        await self._stack.enter_async_context(self.outpost)
+        self._stack.callback(self.outpost.subscribe(self.reporter))
+        self._publisher.after_publish = self._refresh_lenses
+        self._server.protocol.on_relief(self._publisher.relieved)
+        for fault in self._server.options.faults:
+            self.reporter.message(2, f"Outpost: {fault}")
+        await self._settings.open()
+        self.folders_changed()
+        # What was loaded stays: the collector need not walk over it again and again.
+        gc.collect()
+        gc.freeze()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Cancel every run and wait for their ends."""
+        self._questions.close()
+        await self.outpost.drain(deadline_s)
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        self._questions.close()
+        for task in self._tasks:
+            task.cancel()
+        await self._stack.aclose()
+
+    # Folders and settings
+
+    def folders_changed(self) -> None:
+        """Make the service's workspaces those that the client has open."""
+        wanted = self._server.folders
+        for workspace in self.outpost.workspaces:
+            if workspace.folder not in wanted:
+                self._publisher.forget(workspace)
+                self._later(self.outpost.remove_workspace(workspace.folder))
+        known = {workspace.folder for workspace in self.outpost.workspaces}
+        for folder in wanted:
+            if folder not in known:
+                self._later(self._open_workspace(self._settings.add(folder)))
+
+    async def _open_workspace(self, workspace: Workspace) -> None:
+        await workspace.ready()
+        self._settings.tell_faults(workspace)
+        for document in self._server.documents:
+            found = self.places.locate(document.path) if document.path is not None else None
+            if found is not None and found[0] is workspace:
+                self._edits.opened(document)
+        for path in {finding.path for finding in workspace.findings()}:
+            self._publisher.changed(workspace, path)
+
+    def settings_changed(self, settings: Any) -> Awaitable[None]:
+        """The client's settings are others now."""
+        return self._settings.changed(settings)
+
+    def files_changed(self, params: types.DidChangeWatchedFilesParams) -> Awaitable[None]:
+        """Files changed outside the editor."""
+        return self._settings.files_changed([change.uri for change in params.changes])
+
+    # Documents
+
+    def document_opened(self, document: Document) -> None:
+        """A document is open now."""
+        self._edits.opened(document)
+
+    def document_changed(self, document: Document) -> None:
+        """A document has other text now."""
+        self._edits.changed(document)
+
+    def document_saved(self, document: Document) -> None:
+        """A document's text is on disk now."""
+        self._edits.flush(document)
+        if document.path is not None:
+            self._later(self._settings.file_saved(document.path))
+
+    def document_closed(self, document: Document) -> None:
+        """A document is not open any more."""
+        self._edits.closed(document)
+
+    def flush_edits(self) -> None:
+        """Let the findings follow every edit that was made."""
+        for document in self._server.documents:
+            self._edits.flush(document)
+
+    async def unsaved(self, workspace: Workspace) -> Mapping[str, str]:
+        """The texts of open documents of the workspace that differ from their files, by path in the repository."""
+        self.flush_edits()
+        mine = []
+        for document in self._server.documents:
+            found = self.places.locate(document.path) if document.path is not None else None
+            if found is not None and found[0] is workspace and document.path is not None:
+                mine.append((found[1], document.path, document.text))
+
+        def differing() -> dict[str, str]:
+            return {path: text for path, file, text in mine if differs_from_disk(file, text)}
+
+        return await asyncio.to_thread(differing)
+
+    # Requests
+
+    def execute(self, params: types.ExecuteCommandParams) -> Any:
+        """Carry out a command."""
+        return commands.execute(self, params.command, params.arguments, params.work_done_token)
+
+    def hover(self, params: types.HoverParams) -> dict[str, Any] | None:
+        """What is known about the findings at a place."""
+        workspace, path, findings = self._shown(params.text_document.uri)
+        if workspace is None or not findings:
+            return None
+        position = types.Range(params.position, params.position)
+        place = self.places.span(workspace, path, position)
+        here = findings_at(findings, place.start_line, place.start_character)
+        if not here:
+            return None
+        kind = self._server.client.hover_markup
+        text = hover_markdown(here) if kind == "markdown" else hover_text(here)
+        return {
+            "contents": {"kind": kind, "value": text},
+            "range": self.places.range(workspace, path, here[0].span),
+        }
+
+    def code_actions(self, params: types.CodeActionParams) -> list[dict[str, Any]]:
+        """What can be done at a place."""
+        client, uri = self._server.client, params.text_document.uri
+        workspace, path, findings = self._shown(uri)
+        if workspace is None:
+            return []
+        offered: list[dict[str, Any]] = []
+        if findings:
+            document = self._server.documents.get(uri)
+            for finding in overlapping(findings, self.places.span(workspace, path, params.range)):
+                record = self.places.finding(workspace, finding) | {"uri": uri}
+                shown = diagnostic(finding, record["range"])
+                version = document.version if document is not None else None
+                offered += actions.finding_actions(finding, record, shown, version, client)
+        offered += actions.review_actions(uri, _range_json(params.range))
+        only = [str(getattr(kind, "value", kind)) for kind in params.context.only] if params.context.only else None
+        asked = [action for action in offered if actions.wanted(action, only)]
+        return asked if client.knows_code_action_literals else actions.as_commands(asked)
+
+    def code_lenses(self, params: types.CodeLensParams) -> list[dict[str, Any]]:
+        """What stands above a file with findings."""
+        return actions.lenses(params.text_document.uri, self._shown(params.text_document.uri)[2])
+
+    def progress_cancelled(self, token: Token) -> None:
+        """A person pressed cancel."""
+        self._progress.cancelled(token)
+
+    def _shown(self, uri: str) -> tuple[Workspace | None, str, list[Finding]]:
+        """The workspace, path and shown findings of a document, after every edit of it was followed."""
+        document = self._server.documents.get(uri)
+        if document is not None:
+            self._edits.flush(document)
+        try:
+            workspace, path = self.places.demand(uri)
+        except RequestFault:
+            return None, "", []
+        return workspace, path, [one for one in workspace.findings(path) if one.status in ("open", "stale")]
+
+    # For commands
+
+    def pick(self, uri: str | None) -> tuple[Workspace, str]:
+        """The workspace that a command means, and the path in it; without a URI the only one, or the first."""
+        if uri is not None:
+            return self.places.demand(uri)
+        if not self.outpost.workspaces:
+            raise RequestFault(INVALID_PARAMS, "uri: no folder is open")
+        return self.outpost.workspaces[0], ""
+
+    async def all_ready(self) -> None:
+        """Wait until every workspace is open."""
+        for workspace in self.outpost.workspaces:
+            await workspace.ready()
+
+    async def workspace_of_finding(self, finding_id: str) -> Workspace:
+        """The workspace that holds a finding."""
+        await self.all_ready()
+        self.flush_edits()
+        for workspace in self.outpost.workspaces:
+            if workspace.finding(finding_id) is not None:
+                return workspace
+        raise RequestFault(INVALID_PARAMS, f"findingId: there is no finding {finding_id!r}")
+
+    async def workspace_of_conversation(self, conversation: str) -> Workspace:
+        """The workspace that holds a conversation."""
+        await self.all_ready()
+        for workspace in self.outpost.workspaces:
+            if workspace.conversations.exists(conversation):
+                return workspace
+        raise RequestFault(INVALID_PARAMS, f"conversation: there is no conversation {conversation!r}")
+
+    def _event_level(self, run_id: str) -> EventLevel:
+        """Which events of a run are sent: what the client asked for at the start, else what is configured."""
+        if self._server.options.events is not None:
+            return self._server.options.events
+        handle = self.outpost.handle(run_id)
+        for workspace in self.outpost.workspaces:
+            if handle is not None and str(workspace.folder) == handle.run.workspace:
+                return workspace.settings.runs.events
+        return "summary"
+
+    def _cancel_run(self, run_id: str) -> None:
+        self.outpost.cancel(run_id)
+
+    def _refresh_lenses(self) -> None:
+        """Ask the client to fetch lenses again, once for many publishes."""
+        if self._lenses is None and self._server.client.can("workspace.code_lens.refresh_support"):
+            self._lenses = asyncio.get_running_loop().call_later(0.25, self._send_refresh)
+
+    def _send_refresh(self) -> None:
+        self._lenses = None
+        self._later(self._server.protocol.ask("workspace/codeLens/refresh", None, 10.0))
+
+    def _later(self, work: Awaitable[Any]) -> None:
+        """Do something beside; its failure is logged."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, RequestFault | TimeoutError):
+            logger.info("the client did not answer: %s", error)
+        else:
+            logger.error("something failed beside the requests", exc_info=error)
+
+
+def _range_json(asked: types.Range) -> dict[str, Any]:
+    return {
+        "start": {"line": asked.start.line, "character": asked.start.character},
+        "end": {"line": asked.end.line, "character": asked.end.character},
+    }

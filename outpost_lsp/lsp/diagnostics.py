@@ -1,0 +1,158 @@
+"""Findings as diagnostics: one publish per file and tenth of a second, always of what holds now.
+
+A file's diagnostics are made when they are sent, from the findings and the text of that moment, so that no publish can
+carry an old place or an old version (REL-18). While the client does not keep up nothing is sent; what changed meanwhile
+is sent once, when it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from outpost_lsp.domain.finding import Finding, Severity
+from outpost_lsp.domain.markdown import one_line
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.documents import Documents
+    from outpost_lsp.lsp.places import Places
+    from outpost_lsp.lsp.protocol import OutpostProtocol
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 0.1
+_SLICE_S: Final = 0.004
+_SEVERITY: Final[dict[Severity, int]] = {"error": 1, "warning": 2, "information": 3, "hint": 4}
+_STALE: Final = "the code was edited since"
+
+Key = tuple["Workspace", str]
+
+
+class DiagnosticPublisher:
+    """Publishes the findings of each file when they changed."""
+
+    def __init__(self, protocol: OutpostProtocol, places: Places, documents: Documents) -> None:
+        self._protocol = protocol
+        self._places = places
+        self._documents = documents
+        self._waiting: dict[Key, None] = {}
+        self._last: dict[Key, float] = {}
+        self._published: dict[Key, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.after_publish: Callable[[], None] = lambda: None
+
+    def changed(self, workspace: Workspace, path: str) -> None:
+        """The findings of a file changed: publish them soon, at once when nothing was published lately."""
+        self._waiting[workspace, path] = None
+        if self._timer is None:
+            self._arm(0.0)
+
+    def publish_now(self, workspace: Workspace, path: str) -> None:
+        """Publish a file's findings without waiting, unless the client does not keep up."""
+        key = (workspace, path)
+        if self._protocol.is_congested:
+            self._waiting[key] = None
+        else:
+            self._waiting.pop(key, None)
+            self._publish(key)
+
+    def flush(self) -> None:
+        """Publish whatever waits: a run is about to end."""
+        for workspace, path in list(self._waiting):
+            self.publish_now(workspace, path)
+
+    def relieved(self) -> None:
+        """The client keeps up again."""
+        if self._waiting:
+            self._arm(0.0)
+
+    def respell(self, path: Path) -> None:
+        """A document was opened, perhaps under another spelling: move its diagnostics there."""
+        found = self._places.locate(path)
+        if found is not None and (found in self._published or found in self._waiting):
+            self.publish_now(*found)
+
+    def forget(self, workspace: Workspace) -> None:
+        """Withdraw everything of a workspace that was removed."""
+        for key in [key for key in self._published if key[0] is workspace]:
+            self._send(key, self._published.pop(key), [])
+        for waiting in [key for key in self._waiting if key[0] is workspace]:
+            del self._waiting[waiting]
+
+    def _arm(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run)
+
+    def _run(self) -> None:
+        """Publish what is due, for a few milliseconds; then come back for the rest."""
+        self._timer = None
+        if self._protocol.is_congested:
+            return
+        now = time.monotonic()
+        end, next_due = now + _SLICE_S, float("inf")
+        for key in list(self._waiting):
+            due = self._last.get(key, 0.0) + INTERVAL_S
+            if due > now:
+                next_due = min(next_due, due)
+            elif time.monotonic() > end:
+                next_due = now
+                break
+            else:
+                del self._waiting[key]
+                self._publish(key)
+        if next_due < float("inf"):
+            self._arm(max(0.0, next_due - time.monotonic()))
+
+    def _publish(self, key: Key) -> None:
+        workspace, path = key
+        self._last[key] = time.monotonic()
+        shown = [finding for finding in workspace.findings(path) if finding.status in ("open", "stale")]
+        uri = self._places.uri(workspace, path)
+        before = self._published.get(key)
+        if before is not None and before != uri:
+            self._send(key, before, [])
+        if not shown and before is None:
+            self._last.pop(key, None)
+            return
+        if shown:
+            self._published[key] = uri
+        else:
+            self._published.pop(key, None)
+        self._send(key, uri, shown)
+
+    def _send(self, key: Key, uri: str, findings: Iterable[Finding]) -> None:
+        workspace, _ = key
+        records = [(finding, self._places.finding(workspace, finding)) for finding in findings]
+        params: dict[str, Any] = {
+            "uri": uri,
+            "diagnostics": [diagnostic(finding, record["range"]) for finding, record in records],
+        }
+        document = self._documents.get(uri)
+        if document is not None:
+            params["version"] = document.version
+        self._protocol.notify("textDocument/publishDiagnostics", params)
+        self._protocol.notify("$/outpost/findings", {"uri": uri, "findings": [record for _, record in records]})
+        self.after_publish()
+
+
+def diagnostic(finding: Finding, place: dict[str, Any]) -> dict[str, Any]:
+    """A finding as an LSP diagnostic at this range."""
+    is_stale = finding.status == "stale"
+    title = one_line(finding.title)
+    data: dict[str, Any] = {"findingId": finding.id, "runId": finding.run_id}
+    if is_stale:
+        data["stale"] = True
+    return {
+        "range": place,
+        "severity": 4 if is_stale else _SEVERITY[finding.severity],
+        "code": finding.code,
+        "source": "outpost",
+        "message": f"{title} ({_STALE})" if is_stale else title,
+        "data": data,
+    }

@@ -1,0 +1,245 @@
+"""From the service's news to what the editor is sent: notifications, progress, one closing message per run.
+
+Everything a run has to say is sent before the `$/outpost/run` that ends it. Called by the service, synchronously; it
+only writes to the connection and starts timers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, StepEvent, ToolEvent
+from outpost_lsp.domain.finding import Severity
+from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.domain.run import Run
+from outpost_lsp.lsp.events import EventStream
+from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome
+from outpost_lsp.lsp.progress import ProgressBoard, Token
+from outpost_lsp.protocol.records import run_json, usage_json
+from outpost_lsp.service.signals import (
+    FindingsChanged,
+    Notice,
+    Question,
+    Routed,
+    RunChanged,
+    RunEvent,
+    Signal,
+    SubagentChanged,
+    Used,
+)
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.client import EventLevel
+    from outpost_lsp.lsp.diagnostics import DiagnosticPublisher
+    from outpost_lsp.lsp.places import Places
+    from outpost_lsp.lsp.protocol import OutpostProtocol
+    from outpost_lsp.lsp.questions import Questions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the request that starts a run brought along: its progress token, and the scope in the client's words."""
+
+    token: Token | None = None
+    scope: dict[str, Any] | None = None
+
+
+REQUEST: Final[ContextVar[Request | None]] = ContextVar("request", default=None)
+"""Set by a command while it starts a run, so that the very first news of the run knows of it."""
+
+
+@dataclass(slots=True)
+class _Live:
+    """A run that has not ended, as far as its progress shows it."""
+
+    request: Request
+    step: int = 0
+    tokens: int = 0
+    activity: str = ""
+    severities: list[Severity] = field(default_factory=list)
+
+
+class Reporter:
+    """Listens to the service for one client."""
+
+    def __init__(
+        self,
+        protocol: OutpostProtocol,
+        places: Places,
+        publisher: DiagnosticPublisher,
+        progress: ProgressBoard,
+        questions: Questions,
+        level_of: Callable[[str], EventLevel],
+    ) -> None:
+        self._protocol = protocol
+        self._places = places
+        self._publisher = publisher
+        self._progress = progress
+        self._questions = questions
+        self._level_of = level_of
+        self._events = EventStream(self._send_event, lambda: protocol.is_congested)
+        self._live: dict[str, _Live] = {}
+        self._scopes: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, signal: Signal) -> None:
+        """Take one piece of news."""
+        match signal:
+            case RunChanged():
+                self._run_changed(signal.run)
+            case RunEvent():
+                event = signal.observation.event
+                self._follow(signal.run_id, event)
+                self._events.take(signal.run_id, event, self._level_of(signal.run_id))
+            case Routed():
+                self._notify("route", _route_json(signal))
+            case Used():
+                self._used(signal)
+            case SubagentChanged():
+                self._notify("subagent", _subagent_json(signal))
+            case FindingsChanged():
+                self._publisher.changed(signal.workspace, signal.path)
+            case Notice():
+                self.message(MESSAGE_TYPES[signal.level], one_line(signal.message, 1000))
+            case Question():
+                self._questions.take(signal)
+
+    def run(self, run: Run) -> dict[str, Any]:
+        """A run as the client sees it."""
+        return run_json(run, self._places.folder_uri, self._scopes.get(run.id))
+
+    def message(self, kind: int, text: str) -> None:
+        """Show a sentence to the person."""
+        self._protocol.notify("window/showMessage", {"type": kind, "message": text.replace("](", "] (")})
+
+    def _run_changed(self, run: Run) -> None:
+        live = self._live.get(run.id)
+        if live is None and not run.is_finished:
+            live = self._begin(run)
+        if run.is_finished and live is not None:
+            self._finish(run, live)
+        elif live is not None:
+            live.activity = run.status
+            self._progress.report(run.id, self._progress_text(live, run.findings))
+        self._notify("run", {"run": self.run(run)})
+
+    def _begin(self, run: Run) -> _Live:
+        live = self._live[run.id] = _Live(REQUEST.get() or Request())
+        if live.request.scope is not None:
+            self._scopes[run.id] = live.request.scope
+        self._progress.open(run.id, live.request.token, f"Outpost: {one_line(run.title, 80)}", run.status)
+        return live
+
+    def _finish(self, run: Run, live: _Live) -> None:
+        """Say everything that is left to be said, and last how it ended."""
+        del self._live[run.id]
+        self._events.forget(run.id)
+        self._publisher.flush()
+        level, text = outcome(run, live.severities)
+        self._progress.close(run.id, text)
+        self.message(MESSAGE_TYPES[level], f"Outpost: {text}")
+
+    def _follow(self, run_id: str, event: Event) -> None:
+        live = self._live.get(run_id)
+        if live is None:
+            return
+        match event:
+            case StepEvent():
+                live.step, live.activity = event.index, "asking the model"
+            case ToolEvent():
+                live.activity = f"{event.name}"
+            case FindingEvent(finding=finding) if finding is not None:
+                live.severities.append(finding.severity)
+            case ModelRetryEvent():
+                wait = f" in {event.wait_s:.0f} s" if event.wait_s else ""
+                live.activity = f"trying again{wait}: {one_line(event.message or 'the service failed', 120)}"
+            case _:
+                return
+        self._progress.report(run_id, self._progress_text(live, len(live.severities)))
+
+    def _progress_text(self, live: _Live, findings: int) -> str:
+        parts = [live.activity]
+        if live.step:
+            parts.append(f"step {live.step}")
+        if live.tokens:
+            parts.append(f"{live.tokens:,} tokens")
+        if findings:
+            parts.append(count(findings, "finding"))
+        return " · ".join(parts)
+
+    def _used(self, signal: Used) -> None:
+        live = self._live.get(signal.run_id)
+        if live is not None:
+            live.tokens = signal.total.input + signal.total.output
+            self._progress.report(signal.run_id, self._progress_text(live, len(live.severities)))
+        self._notify("usage", _usage_json(signal))
+
+    def _send_event(self, run_id: str, event: dict[str, Any]) -> None:
+        self._notify("event", {"runId": run_id, "event": event})
+
+    def _notify(self, name: str, params: dict[str, Any]) -> None:
+        self._protocol.notify(f"$/outpost/{name}", params)
+
+
+def _route_json(signal: Routed) -> dict[str, Any]:
+    event = signal.event
+    body = {
+        "runId": signal.run_id,
+        "agent": signal.agent,
+        "subagentId": signal.subagent_id,
+        "step": event.step,
+        "choice": event.choice,
+        "model": event.model.name,
+        "reason": event.reason,
+        "confidence": event.confidence,
+        "reportedConfidence": event.reported_confidence,
+        "rule": event.rule,
+    }
+    return _without_absent(body)
+
+
+def _usage_json(signal: Used) -> dict[str, Any]:
+    body = {
+        "runId": signal.run_id,
+        "agent": signal.agent,
+        "subagentId": signal.subagent_id,
+        "step": signal.step,
+        "source": signal.source,
+        "model": signal.model,
+        "delta": usage_json(signal.delta),
+        "total": usage_json(signal.total),
+        "budgets": [
+            {"agent": state.agent, "limits": _limits_json(state.limits), "used": usage_json(state.used)}
+            for state in signal.budgets
+        ],
+        "cost": None if signal.cost is None else signal.cost.to_json(),
+    }
+    return _without_absent(body)
+
+
+def _limits_json(limits: Any) -> dict[str, int]:
+    names = {"cache_created": "cacheCreated"}
+    return {names.get(name, name): limit for name, limit in limits.set_counters()}
+
+
+def _subagent_json(signal: SubagentChanged) -> dict[str, Any]:
+    event = signal.event
+    body = {
+        "runId": signal.run_id,
+        "id": event.id,
+        "name": event.name,
+        "status": event.status,
+        "parentId": signal.parent_id,
+        "callId": event.call_id,
+        "conversation": event.conversation,
+    }
+    return _without_absent(body)
+
+
+def _without_absent(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None}

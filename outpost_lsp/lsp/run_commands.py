@@ -1,0 +1,179 @@
+"""Commands that start runs, stop them, speak to them and tell about them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from outpost_lsp.domain.run import ReviewScope
+from outpost_lsp.harness.steering import ANYONE
+from outpost_lsp.lsp.reporter import REQUEST, Request
+from outpost_lsp.protocol import commands as shapes
+from outpost_lsp.protocol.records import usage_json
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.timeline import timeline
+from outpost_lsp.storage.journal import read_journal
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.commands import Handler, Result
+    from outpost_lsp.lsp.desk import Desk
+    from outpost_lsp.lsp.progress import Token
+    from outpost_lsp.service.timeline import Step
+    from outpost_lsp.service.workspace import Workspace
+
+
+async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) -> Result:
+    workspace, path = desk.pick(params.uri)
+    await workspace.ready()
+    is_of_file = params.scope in ("file", "selection")
+    scope = ReviewScope(
+        scope=params.scope,
+        paths=(path,) if is_of_file and path else (),
+        span=desk.places.span(workspace, path, params.range) if params.range is not None else None,
+        base=params.base,
+        revision=params.revision,
+    )
+    asked = params.model_dump(by_alias=True, exclude_none=True, include={"scope", "uri", "range", "base", "revision"})
+    unsaved = await desk.unsaved(workspace)
+    with _request(token, asked):
+        handle = await desk.outpost.review(workspace, scope, agent=params.agent, brief=params.brief, unsaved=unsaved)
+    return await _answer(desk, handle, params)
+
+
+async def _coordinate(desk: Desk, params: shapes.CoordinateParams, token: Token | None) -> Result:
+    workspace, _ = desk.pick(params.uri)
+    unsaved = await desk.unsaved(workspace)
+    with _request(token):
+        handle = await desk.outpost.coordinate(workspace, params.brief, params.agent, unsaved=unsaved)
+    return await _answer(desk, handle, params)
+
+
+async def _dispatch(desk: Desk, params: shapes.DispatchParams, token: Token | None) -> Result:
+    workspace, _ = desk.pick(params.uri)
+    unsaved = await desk.unsaved(workspace)
+    with _request(token):
+        handle = await desk.outpost.run_agent(workspace, params.agent, params.brief, unsaved=unsaved)
+    return await _answer(desk, handle, params)
+
+
+async def _fix(desk: Desk, params: shapes.FixParams, token: Token | None) -> Result:
+    workspace = await desk.workspace_of_finding(params.finding_id)
+    unsaved = await desk.unsaved(workspace)
+    with _request(token):
+        handle = await desk.outpost.fix(workspace, params.finding_id, agent=params.agent, unsaved=unsaved)
+    return await _answer(desk, handle, params)
+
+
+async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | None) -> Result:
+    workspace = await desk.workspace_of_conversation(params.conversation)
+    unsaved = await desk.unsaved(workspace)
+    limits = params.limits.model_dump(exclude_none=True) if params.limits is not None else None
+    with _request(token):
+        handle = await desk.outpost.continue_conversation(
+            workspace,
+            params.conversation,
+            params.brief,
+            agent=params.agent,
+            limits=limits,
+            fork=params.fork,
+            unsaved=unsaved,
+        )
+    return await _answer(desk, handle, params)
+
+
+def _cancel(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
+    return {"cancelled": desk.outpost.cancel(params.run_id)}
+
+
+async def _steer(desk: Desk, params: shapes.SteerParams, _: Token | None) -> Result:
+    target = params.subagent if "subagent" in params.model_fields_set else ANYONE
+    return {"delivery": await desk.outpost.steer(params.run_id, params.text, target)}
+
+
+async def _runs(desk: Desk, params: shapes.RunsParams, _: Token | None) -> Result:
+    await desk.all_ready()
+    runs = desk.outpost.runs(params.limit, params.status)
+    return {"runs": [desk.reporter.run(run) for run in runs]}
+
+
+async def _show(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
+    await desk.all_ready()
+    workspace, run = desk.outpost.find_run(params.run_id)
+    path = workspace.journal_path(run.id)
+    told = await asyncio.to_thread(lambda: timeline(read_journal(path)) if path.exists() else timeline(()))
+    return {
+        "run": desk.reporter.run(run),
+        "steps": [_step_json(step) for step in told.steps],
+        "subagents": [subagent.to_json() for subagent in told.subagents],
+        "routes": [route.to_json() for route in told.routes],
+    }
+
+
+async def _transcript(desk: Desk, params: shapes.TranscriptParams, _: Token | None) -> Result:
+    workspace = await desk.workspace_of_conversation(params.conversation)
+    return {"messages": await asyncio.to_thread(workspace.conversations.read, params.conversation)}
+
+
+async def _agents(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
+    await desk.all_ready()
+    found: dict[str, Result] = {}
+    for workspace in desk.outpost.workspaces:
+        for name in workspace.settings.agents:
+            found.setdefault(name, _agent_json(workspace, name))
+    return {"agents": list(found.values())}
+
+
+async def _answer(desk: Desk, handle: RunHandle, params: shapes.Startable) -> Result:
+    """The run as it is, or as it ended; who gives up waiting gives up the run."""
+    if params.wait:
+        try:
+            await handle.wait()
+        except asyncio.CancelledError:
+            handle.cancel()
+            raise
+    return {"run": desk.reporter.run(handle.run)}
+
+
+class _request:  # noqa: N801 - reads as a statement
+    """What came with the request, for the news of the run that starts inside."""
+
+    def __init__(self, token: Token | None, scope: dict[str, Any] | None = None) -> None:
+        self._request = Request(token, scope)
+
+    def __enter__(self) -> None:
+        self._reset = REQUEST.set(self._request)
+
+    def __exit__(self, *_: object) -> None:
+        REQUEST.reset(self._reset)
+
+
+def _step_json(step: Step) -> Result:
+    return step.to_json() | {"usage": usage_json(step.usage)}
+
+
+def _agent_json(workspace: Workspace, name: str) -> Result:
+    settings = workspace.settings.agents[name]
+    body: Result = {
+        "name": name,
+        "description": settings.description or "",
+        "model": settings.model or workspace.settings.default_model,
+        "tools": list(settings.tools),
+        "subagents": list(settings.subagents),
+        "limits": settings.limits.model_dump(mode="json", by_alias=True, exclude_none=True) if settings.limits else {},
+    }
+    return body | ({"routing": settings.routing} if settings.routing else {})
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "outpost.review": _review,
+    "outpost.coordinate": _coordinate,
+    "outpost.dispatch": _dispatch,
+    "outpost.fix": _fix,
+    "outpost.continue": _continue,
+    "outpost.cancel": _cancel,
+    "outpost.steer": _steer,
+    "outpost.runs": _runs,
+    "outpost.show": _show,
+    "outpost.transcript": _transcript,
+    "outpost.agents": _agents,
+}

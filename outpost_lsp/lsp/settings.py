@@ -1,0 +1,156 @@
+"""The client's settings and its trust, from `initialize` on, and how changes of them reach the workspaces.
+
+Three sources, later wins: `initializationOptions.settings`, `workspace/didChangeConfiguration`, and what the client
+answers to `workspace/configuration`. Nothing in them stops the server: what is wrong is told once, and the settings
+before stay in force.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.lsp.protocol import RequestFault
+from outpost_lsp.protocol.uris import path_of
+
+if TYPE_CHECKING:
+    from outpost_lsp.lsp.reporter import Reporter
+    from outpost_lsp.lsp.server import OutpostServer
+    from outpost_lsp.service.outpost import Outpost
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+_PULL_S: Final = 10.0
+_WARNING: Final = 2
+_SECTION: Final = "outpost"
+_WATCHED: Final = ("outpost.toml", "pyproject.toml")
+
+
+class ClientSettings:
+    """Keeps the workspaces' settings in step with the client's."""
+
+    def __init__(self, server: OutpostServer, outpost: Outpost, reporter: Reporter) -> None:
+        self._server = server
+        self._outpost = outpost
+        self._reporter = reporter
+        self._pushed: Mapping[str, Any] = {}
+        self._pulled: dict[Path, Mapping[str, Any]] = {}
+        self._told: dict[Path, tuple[str, ...]] = {}
+
+    async def open(self) -> None:
+        """Ask for what the client has, and to be told when it changes."""
+        await self._register()
+        await self._pull()
+
+    def add(self, folder: Path) -> Workspace:
+        """The workspace of a folder, under the client's settings and trust."""
+        return self._outpost.add_workspace(folder, client_settings=self._of(folder), trusted=self._trust(folder))
+
+    async def changed(self, settings: Any) -> None:
+        """`workspace/didChangeConfiguration` came; with `null` it only says that asking again is worth it."""
+        if isinstance(settings, Mapping):
+            inner = settings.get(_SECTION, settings)
+            if isinstance(inner, Mapping):
+                self._pushed = inner
+            elif inner is not None:
+                self._reporter.message(_WARNING, "Outpost: settings.outpost: an object is expected")
+        elif settings is not None:
+            self._reporter.message(_WARNING, "Outpost: settings: an object is expected")
+        await self._pull()
+        await self._apply()
+
+    async def files_changed(self, uris: list[str]) -> None:
+        """Files changed outside the editor: settings files are read again."""
+        for path in filter(None, map(path_of, uris)):
+            await self.file_saved(path)
+
+    async def file_saved(self, path: Path) -> None:
+        """A file was written; if it holds settings they are read again."""
+        if path.name in _WATCHED:
+            await self._apply([one for one in self._outpost.workspaces if path.parent == one.folder])
+
+    def tell_faults(self, workspace: Workspace) -> None:
+        """Tell what is wrong with a workspace's settings, each state of affairs once."""
+        faults = tuple(workspace.faults)
+        if self._told.get(workspace.folder, ()) == faults:
+            return
+        self._told[workspace.folder] = faults
+        for fault in faults:
+            self._reporter.message(_WARNING, f"Outpost: {one_line(fault, 600)}")
+
+    async def _apply(self, workspaces: list[Workspace] | None = None) -> None:
+        for workspace in self._outpost.workspaces if workspaces is None else workspaces:
+            await workspace.ready()
+            await workspace.reload(self._of(workspace.folder))
+            self.tell_faults(workspace)
+
+    async def _register(self) -> None:
+        registrations: list[dict[str, Any]] = []
+        client = self._server.client
+        if client.can("workspace.did_change_configuration.dynamic_registration"):
+            registrations.append(
+                {
+                    "id": "outpost-configuration",
+                    "method": "workspace/didChangeConfiguration",
+                    "registerOptions": {"section": _SECTION},
+                }
+            )
+        if client.can("workspace.did_change_watched_files.dynamic_registration"):
+            watchers = [{"globPattern": f"**/{name}"} for name in _WATCHED]
+            registrations.append(
+                {
+                    "id": "outpost-files",
+                    "method": "workspace/didChangeWatchedFiles",
+                    "registerOptions": {"watchers": watchers},
+                }
+            )
+        if registrations:
+            await self._ask("client/registerCapability", {"registrations": registrations})
+
+    async def _pull(self) -> None:
+        if not self._server.client.can("workspace.configuration"):
+            return
+        folders = list(self._server.folders.items())
+        items = [{"scopeUri": uri, "section": _SECTION} for _, uri in folders] or [{"section": _SECTION}]
+        answer = await self._ask("workspace/configuration", {"items": items})
+        if not isinstance(answer, list):
+            return
+        for (folder, _), value in zip(folders, answer, strict=False):
+            if isinstance(value, Mapping):
+                self._pulled[folder] = value
+            elif value is not None:
+                self._reporter.message(_WARNING, "Outpost: the client's section outpost: an object is expected")
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> Any:
+        try:
+            return await self._server.protocol.ask(method, params, _PULL_S)
+        except (RequestFault, TimeoutError) as error:
+            logger.info("the client did not answer %s: %s", method, error)
+            return None
+
+    def _of(self, folder: Path) -> Mapping[str, Any]:
+        merged: Mapping[str, Any] = {}
+        for part in (self._server.options.settings, self._pushed, self._pulled.get(folder)):
+            merged = _merged(merged, part or {})
+        return merged
+
+    def _trust(self, folder: Path) -> bool | None:
+        trusted = self._server.options.trusted
+        if not isinstance(trusted, frozenset):
+            return trusted
+        # A list says of every folder whether it is in it.
+        return folder in {path_of(uri) for uri in trusted}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Two settings, key by key; tables are merged at every depth."""
+    result = dict(below)
+    for key, value in above.items():
+        known = result.get(key)
+        both_tables = isinstance(known, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(known or {}, value) if both_tables else value
+    return result
