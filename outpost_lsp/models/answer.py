@@ -152,7 +152,7 @@ class AnswerReader(ABC):
                 raise self.faults.malformed("it has neither text nor calls")
             kept.append(TextBlock(text=""))
         return ModelResult(
-            text=text, content=tuple(kept), stop_reason=stop, usage=self.usage(), model=self.actual_model
+            text=text, content=tuple(kept), stop_reason=stop, usage=self.usage(), model=self.healed(self.actual_model)
         )
 
     def checked_usage(self, **counters: int | None) -> Usage | None:

@@ -161,16 +161,7 @@ class HttpDoor:
             raise self._faults.too_large("one event of the answer", _size(most)) from None
         finally:
             await source.aclose()
-        self._read_remainder(splitter.remainder(), reader)
-
-    def _read_remainder(self, payload: bytes, reader: AnswerReader) -> None:
-        # Some services do not end their last event. It counts when it is whole; a piece of one is what a cut leaves.
-        if payload and (payload == b"[DONE]" or payload.rstrip().endswith(b"}")):
-            try:
-                reader.read(payload)
-            except OutpostError as fault:
-                if fault.code != "response":
-                    raise
+        read_remainder(splitter.remainder(), reader)
 
     async def _whole(self, response: httpx.Response) -> bytes:
         most = self._endpoint.max_response_bytes
@@ -185,6 +176,16 @@ class HttpDoor:
         # The bodies of other statuses stay unread; this one alone may say that the context is full (CTX-11).
         body = await _beginning(response) if response.status_code in _STATUSES_TO_READ else b""
         return self._faults.of_status(response.status_code, response.headers.get("retry-after"), body)
+
+
+def read_remainder(payload: bytes, reader: AnswerReader) -> None:
+    """Feed the last event of a stream that ended without ending it; what is not whole is what a cut leaves."""
+    if payload and (payload == b"[DONE]" or payload.rstrip().endswith(b"}")):
+        try:
+            reader.read(payload)
+        except OutpostError as fault:
+            if fault.code != "response":
+                raise
 
 
 def _make_client(endpoint: Endpoint) -> httpx.AsyncClient:
