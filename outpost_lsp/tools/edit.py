@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.tool import Tool, ToolContext, ToolOutput, Toolset
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.tools.refusals import answering_refusals, failure
 from outpost_lsp.tools.text_files import read_text
 
@@ -103,7 +104,13 @@ async def _edit_file(value: Mapping[str, Any], context: ToolContext) -> ToolOutp
         data = file.with_text(text)
     except UnicodeEncodeError:
         return failure("new_text: it holds half a surrogate pair, which no file can")
-    await context.sandbox.files.write(value["path"], data, expected=file.data, create=False)
+    try:
+        await context.sandbox.files.write(value["path"], data, expected=file.data, create=False)
+    except OutpostError as error:
+        if error.details.get("reason") not in {"size", "missing"}:
+            raise
+        # It was there a moment ago, and within the limit.
+        return failure(f"{file.path} has changed meanwhile; nothing was written")
     return ToolOutput(f"Replaced {count} {'occurrence' if count == 1 else 'occurrences'} in {file.path}.")
 
 

@@ -13,7 +13,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.assignment import review_assignment
 from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
 from outpost_lsp.worktrees.git import find_repository
-from tests.review.real_repository import RealRepository
+from tests.real_repository import RealRepository
 
 SPAN = Span(start_line=1, start_character=0, end_line=1, end_character=3)
 
