@@ -69,7 +69,9 @@ class Exchange:
             raise configuration("decision service: the request cannot be sent as HTTP: check the key") from None
         except httpx.TransportError as error:
             sentence = _transport_sentence(error, httpx)
-            raise OutpostError("provider", f"the decision service {sentence}", {"unavailable": sentence}) from error
+            # What broke the protocol is quoted by the error, so that one is not chained either.
+            cause = None if isinstance(error, httpx.RemoteProtocolError) else error
+            raise OutpostError("provider", f"the decision service {sentence}", {"unavailable": sentence}) from cause
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
