@@ -7,11 +7,14 @@ given. The analyser is handed in, so that nothing here starts a process.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import anyio.to_thread
 
 from outpost_lsp.domain.message import Block, Message, TextBlock, ToolCallBlock, user
 from outpost_lsp.domain.model import (
@@ -33,6 +36,8 @@ from outpost_lsp.models.rule_based.turn import Turn, current_task, tool_names
 
 MODEL_NAME: Final = "offline"
 _KEPT_STATES: Final = 32
+_READ_ON_THE_LOOP: Final = 30_000
+"""Characters of tool answers that are read on the event loop."""
 _EDIT_TOOLS: Final = frozenset(("edit_file", "write_file"))
 _WHAT_IT_IS: Final = (
     "This is the rule-based offline provider, not a language model. It can review what changed with fixed rules, split "
@@ -47,6 +52,7 @@ class _Known:
 
     state: ReviewState
     last: Message
+    taken: int = 0
 
 
 class OfflineProvider:
@@ -73,8 +79,10 @@ class OfflineProvider:
         for piece in _pieces(turn.text):
             yield TextDelta(piece)
         blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+        # Ids differ between the conversations of one run, which share nothing but their events.
+        conversation = hashlib.sha256(messages[0].text.encode("utf-8", "replace")).hexdigest()[:8]
         blocks += [
-            ToolCallBlock(id=f"offline_{len(messages)}_{index}", name=call.tool, input=call.input)
+            ToolCallBlock(id=f"offline_{conversation}_{len(messages)}_{index}", name=call.tool, input=call.input)
             for index, call in enumerate(turn.calls, 1)
         ]
         yield Completed(
@@ -106,36 +114,43 @@ class OfflineProvider:
             if task.question is not None:
                 return Turn(f"{WHO} It cannot discuss its result; this is what it said:\n\n{task.answer}")
             state = ReviewState(review_assignment(task.brief) or LAST_CHANGE, names)
-            for message in messages[task.start + 1 :]:
-                state.feed(message)
-            known = _Known(state, messages[-1])
+            news = messages[task.start + 1 :]
+        else:
+            state, news = known.state, messages[known.taken :]
+        for message in news:
+            await _fed(state, message)
         try:
-            turn = await reviewer.next_turn(known.state, self._analyse)
+            turn = await reviewer.next_turn(state, self._analyse)
         except OutpostError:
             raise
         except Exception as error:
             raise OutpostError("provider", f"offline review: the analyser failed: {error}", cause=error) from error
         if turn.calls:
-            self._known[id(known.last)] = known
+            self._known[id(messages[-1])] = _Known(state, messages[-1])
             while len(self._known) > _KEPT_STATES:
                 self._known.popitem(last=False)
         return turn
 
     def _take(self, messages: Sequence[Message]) -> _Known | None:
-        """The state that was kept for this conversation, brought up to its last message; nobody else has it now."""
+        """The state kept for this conversation, when only answers came since; nobody else has it from now on."""
         for index in range(len(messages) - 1, max(-1, len(messages) - 4), -1):
             known = self._known.get(id(messages[index]))
             if known is None or known.last is not messages[index]:
                 continue
-            news = messages[index + 1 :]
-            if any(message.role == "user" and not message.results for message in news):
+            if any(message.role == "user" and not message.results for message in messages[index + 1 :]):
                 return None
             del self._known[id(messages[index])]
-            for message in news:
-                known.state.feed(message)
-            known.last = messages[-1]
+            known.taken = index + 1
             return known
         return None
+
+
+async def _fed(state: ReviewState, message: Message) -> None:
+    # Long answers are read off the event loop, which serves an editor meanwhile.
+    if sum(len(result.content) for result in message.results) > _READ_ON_THE_LOOP:
+        await anyio.to_thread.run_sync(state.feed, message)
+    else:
+        state.feed(message)
 
 
 def _checked_lines(messages: Sequence[Message]) -> list[str]:

@@ -134,8 +134,8 @@ def _assignment(value: Mapping[str, Any]) -> Assignment | None:
     omitted = value.get("omitted")
     return Assignment(
         scope=str(scope),
-        base=_oid(value.get("base")),
-        snapshot=_oid(value.get("snapshot")),
+        base=_revision(value.get("base")),
+        snapshot=_revision(value.get("snapshot")),
         paths=tuple(path for path in _list(value.get("paths")) if isinstance(path, str) and path),
         files=tuple(file for item in _list(value.get("files")) if (file := _file(item)) is not None),
         span=_span(value.get("span")),
@@ -171,8 +171,9 @@ def _span(value: Any) -> Span | None:
         return None
 
 
-def _oid(value: Any) -> str:
-    return value if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", value) else ""
+def _revision(value: Any) -> str:
+    # Object names, and the two that stand for a snapshot and its parent; nothing that could be an option or a range.
+    return value if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}|HEAD\^?", value) else ""
 
 
 def _list(value: Any) -> Sequence[Any]:

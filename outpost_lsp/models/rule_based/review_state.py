@@ -17,9 +17,9 @@ from outpost_lsp.domain.message import Message, ToolCallBlock, ToolResultBlock
 from outpost_lsp.models.rule_based.assignment import Assignment, ScopeFile
 from outpost_lsp.models.rule_based.sides import Call, FileSides
 from outpost_lsp.models.rule_based.tool_text import (
+    parse_changes,
     parse_git,
     parse_listing,
-    parse_name_status,
     short_reason,
 )
 
@@ -27,6 +27,8 @@ LAST_CHANGE: Final = Assignment(scope="uncommitted", base="HEAD^", snapshot="HEA
 """What is reviewed when the brief does not say: in a snapshot's worktree, what it holds beyond its parent."""
 CHECKED_PREFIX: Final = "Checked: "
 _CHECKED: Final = re.compile(rf"^{re.escape(CHECKED_PREFIX)}(\[.*\])$", re.MULTILINE)
+_PLACE: Final = re.compile(r"\b[Pp]laced at .*?:(\d+)")
+_SEVERITY: Final = re.compile(r"\bseverity (error|warning|information|hint)\b")
 _BINARY_SUFFIX: Final = re.compile(
     r"\.(png|jpe?g|gif|bmp|ico|webp|avif|tiff?|pdf|zip|gz|tgz|bz2|xz|zst|7z|rar|jar|war|class|whl|so|dylib|dll|exe|o|a"
     r"|pyc|woff2?|ttf|otf|eot|mp[34]|mov|avi|mkv|ogg|wav|flac|sqlite3?|db|parquet|npy|npz|pkl|bin|onnx|wasm)\Z",
@@ -49,6 +51,14 @@ class ReportKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Placing:
+    """Where a report was placed, and with which severity, where the answer says so."""
+
+    line: int | None
+    severity: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """A report that was not taken, and why."""
 
@@ -68,7 +78,7 @@ class ReviewState:
     binary: list[str] = field(default_factory=list)
     checked_before: set[str] = field(default_factory=set)
     reported: dict[ReportKey, Mapping[str, Any]] = field(default_factory=dict)
-    placed: set[ReportKey] = field(default_factory=set)
+    placed: dict[ReportKey, Placing] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     listing_done: bool = False
     listing_trouble: str | None = None
@@ -115,7 +125,7 @@ class ReviewState:
         if self.assignment.is_change:
             if self.listing_done or "git" not in self.tools or not self.assignment.base:
                 return []
-            arguments = ["--name-status", "--find-renames", "--no-color", self.assignment.base]
+            arguments = ["--raw", "--find-renames", "--abbrev=40", "--no-color", self.assignment.base]
             return [Call("git", {"command": "diff", "arguments": [*arguments, self.assignment.snapshot or "HEAD"]})]
         return [Call("list_files", {"path": folder}) for folder in self._folders[:8]]
 
@@ -185,14 +195,16 @@ class ReviewState:
 
     def _report_answered(self, asked: Mapping[str, Any], result: ToolResultBlock) -> None:
         key = report_key(asked)
-        if result.is_error:
-            self.refusals.append(Refusal(key.path, short_reason(result.content)))
-        else:
-            self.placed.add(key)
+        answer = result.content
+        if result.is_error or answer.startswith("Not shown"):
+            self.refusals.append(Refusal(key.path, short_reason(answer)))
+            return
+        place, severity = _PLACE.search(answer), _SEVERITY.search(answer)
+        self.placed[key] = Placing(int(place[1]) if place else None, severity[1] if severity else None)
 
     def _git_answered(self, arguments: list[str], result: ToolResultBlock) -> None:
         is_error = bool(result.is_error)
-        if "--name-status" in arguments:
+        if "--raw" in arguments:
             self._changes_listed(result.content)
         elif "--unified=0" in arguments:
             if (sides := self.sides.get(arguments[-1])) is not None:
@@ -216,13 +228,16 @@ class ReviewState:
                 self._folders = ["."]
                 self.listing_done = False
             return
-        if self.assignment.files and not self.assignment.omitted:
-            return
-        known = len(self.sides) + len(self.deleted) + len(self.binary) + len(self.left_out)
-        self._add(file for file in parse_name_status(output.stdout) if self._in_paths(file.path))
-        found = len(self.sides) + len(self.deleted) + len(self.binary) + len(self.left_out) - known
-        self.unlisted = max(0, self.unlisted - found)
-        if not output.whole:
+        changes = parse_changes(output.stdout)
+        if not self.assignment.files or self.assignment.omitted:
+            known = len(self.sides) + len(self.deleted) + len(self.binary) + len(self.left_out)
+            self._add(change.file for change in changes if self._in_paths(change.file.path))
+            found = len(self.sides) + len(self.deleted) + len(self.binary) + len(self.left_out) - known
+            self.unlisted = max(0, self.unlisted - found)
+        for change in changes:
+            if not change.is_file and (sides := self.sides.get(change.file.path)) is not None:
+                sides.trouble = "it is a link or a submodule"
+        if not output.whole and (not self.assignment.files or self.assignment.omitted):
             self.listing_trouble = "the list of changed files was cut"
 
     def _folder_listed(self, folder: str, result: ToolResultBlock) -> None:

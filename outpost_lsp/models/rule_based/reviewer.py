@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+import anyio.to_thread
 
 from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.errors import OutpostError
@@ -57,20 +60,33 @@ async def next_turn(state: ReviewState, analyse: Analyse) -> Turn:
 
 
 async def _analyse(state: ReviewState, ready: Sequence[FileSides], analyse: Analyse) -> None:
-    texts: list[SourceText] = []
-    for sides in ready:
-        texts.append(SourceText(sides.file.path, sides.text or ""))
-        if sides.base_text is not None:
-            texts.append(SourceText(sides.file.base_path or sides.file.path, sides.base_text))
+    after = await _findings(analyse, [SourceText(sides.file.path, sides.text or "") for sides in ready])
+    # Only a file with findings needs its base side analysed: without any there is nothing to compare.
+    compared = [
+        (sides, sides.base_text)
+        for sides, found in zip(ready, after, strict=True)
+        if found and sides.base_text is not None
+    ]
+    before = await _findings(
+        analyse, [SourceText(sides.file.base_path or sides.file.path, text) for sides, text in compared]
+    )
+    bases = {id(sides): found for (sides, _), found in zip(compared, before, strict=True)}
+
+    def sort_out() -> None:
+        for sides, found in zip(ready, after, strict=True):
+            _sort_out(state, sides, found, bases.get(id(sides)))
+            sides.release()
+
+    await anyio.to_thread.run_sync(sort_out)
+
+
+async def _findings(analyse: Analyse, texts: Sequence[SourceText]) -> list[list[RawFinding]]:
+    if not texts:
+        return []
     answers = await analyse(texts)
     if len(answers) != len(texts):
         raise OutpostError("provider", "offline review: the analyser did not answer for every file")
-    found = iter(answers)
-    for sides in ready:
-        after = list(next(found))
-        before = list(next(found)) if sides.base_text is not None else None
-        _sort_out(state, sides, after, before)
-        sides.release()
+    return [list(answer) for answer in answers]
 
 
 def _sort_out(state: ReviewState, sides: FileSides, after: list[RawFinding], before: list[RawFinding] | None) -> None:
@@ -78,8 +94,11 @@ def _sort_out(state: ReviewState, sides: FileSides, after: list[RawFinding], bef
         changed = changed_lines(sides.base_text or "", sides.text or "")
         sides.brought, sides.older = brought_by_change(after, before, changed)
         return
-    # An added file has nothing to compare with: all in it is new, and what only a comparison could say is not said.
-    kept = [found for found in after if not found.only_new]
+    if state.assignment.is_change and sides.file.base_path is None:
+        # All in an added file is new; what only a comparison could judge is worth a look.
+        kept = [replace(found, severity="information") if found.only_new else found for found in after]
+    else:
+        kept = [found for found in after if not found.only_new]
     if (span := state.assignment.span) is not None:
         last = span.end_line + (1 if span.end_character or span.end_line == span.start_line else 0)
         kept = [found for found in kept if is_within(found, ((span.start_line + 1, last + 1),))]
@@ -139,7 +158,7 @@ def _progress(ready: Sequence[FileSides], wanted: Sequence[Call]) -> str:
         names = [sides.file.path for sides in ready]
         lines.append(CHECKED_PREFIX + json.dumps(names, ensure_ascii=False))
     reading = sum(call.tool == "read_file" for call in wanted)
-    listing = any(call.tool == "list_files" or "--name-status" in call.input.get("arguments", ()) for call in wanted)
+    listing = any(call.tool == "list_files" or "--raw" in call.input.get("arguments", ()) for call in wanted)
     if listing:
         lines.append("Listing what there is to look at.")
     if reading:

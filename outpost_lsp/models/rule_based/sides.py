@@ -93,7 +93,7 @@ class FileSides:
         elif output.status or is_error:
             self.base_trouble = short_reason(content)
         else:
-            self.base_text = output.stdout.replace("\r\n", "\n")
+            self.base_text = _whole_text(output.stdout)
 
     def release(self) -> None:
         """Let the texts go once they were analysed."""
@@ -155,9 +155,7 @@ class FileSides:
         elif "\0" in output.stdout:
             self.trouble = "it looks binary"
         else:
-            self.text = output.stdout.replace("\r\n", "\n")
-            if self.text and not self.text.endswith("\n"):
-                self.text += "\n"
+            self.text = _whole_text(output.stdout)
 
     def _rebuild(self, output: GitOutput) -> None:
         if output.status or not output.whole or self.text is None:
@@ -168,6 +166,12 @@ class FileSides:
             self.base_trouble = "its earlier text could not be rebuilt"
         else:
             self.base_text = rebuilt
+
+
+def _whole_text(shown: str) -> str:
+    # The tool leaves the last line end away, and `read_file` shows neither byte-order mark nor carriage returns.
+    text = shown.removeprefix("\ufeff").replace("\r\n", "\n")
+    return f"{text}\n" if text else ""
 
 
 def base_from_difference(text: str, difference: str) -> str | None:

@@ -76,13 +76,13 @@ def review_summary(state: ReviewState) -> str:
 def _found(state: ReviewState) -> str:
     shown = [
         NamedFinding(
-            _severity(str(report.get("severity"))),
-            str(report.get("path", "")),
-            int(report.get("line") or 0),
+            _severity(placing.severity or str(report.get("severity"))),
+            key.path,
+            placing.line or key.line,
             str(report.get("title", "")),
         )
         for key, report in state.reported.items()
-        if key in state.placed
+        if (placing := state.placed.get(key)) is not None
     ]
     shown.sort(key=lambda found: (SEVERITIES.index(found.severity), found.path, found.line))
     if not shown:

@@ -7,7 +7,7 @@ recognised as cut and never taken for the whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +21,17 @@ _SHOWN: Final = re.compile(r"\[lines (\d+)-(\d+) of (\d+)\]")
 _EMPTY: Final = "(empty file)"
 _STDOUT: Final = "\n--- stdout ---\n"
 _STDERR: Final = "\n--- stderr ---\n"
-_CUT_NOTE: Final = re.compile(r"\n?\[[^\n]*\b(?:cut|removed|truncated|omitted|left out|not shown|more)\b[^\n]*\]\s*\Z")
+_CUT: Final = re.compile(r"^\[\.\.\. \d+ characters left out \.\.\.\]$|^\[cut: [^\n]*\]\Z", re.MULTILINE)
+_NO_FILES: Final = re.compile(r"No files( below .*)?( match .*)?\.", re.DOTALL)
 _REST_OF_LISTING: Final = re.compile(r"\[[^\n]*?(\d[\d,]*)[^\n]*\]")
-_STATUS: Final = {"A": "added", "C": "added", "M": "modified", "T": "modified", "D": "deleted", "R": "renamed"}
+_STATUS: Final[Mapping[str, ChangeStatus]] = {
+    "A": "added",
+    "C": "added",
+    "M": "modified",
+    "T": "modified",
+    "D": "deleted",
+    "R": "renamed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ def parse_page(content: str) -> Page | None:
     else:
         # The loop cut the answer: the last line may be a part of itself, and the number of lines is not known.
         lines.pop()
-    return Page(first, tuple(lines), total, any(len(line) >= LINE_LIMIT for line in lines))
+    return Page(first, tuple(lines), total, any(len(line) > LINE_LIMIT for line in lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +99,34 @@ def parse_git(content: str) -> GitOutput | None:
     # Errors are only looked for where git failed: the file that `git show` prints may hold such a line itself.
     body, _, stderr = content.rpartition(_STDERR) if status and _STDERR in content else (content, "", "")
     _, _, stdout = body.partition(_STDOUT)
-    return GitOutput(status, stdout, stderr, _CUT_NOTE.search(content[-300:]) is None)
+    return GitOutput(status, stdout, stderr, _CUT.search(content) is None)
 
 
-def parse_name_status(stdout: str) -> tuple[ScopeFile, ...]:
-    """The files of `git diff --name-status`, quoted names decoded."""
-    files = []
+@dataclass(frozen=True, slots=True)
+class ListedChange:
+    """A line of the raw difference. `is_file` is false for links, submodules and other things that hold no text."""
+
+    file: ScopeFile
+    is_file: bool
+
+
+def parse_changes(stdout: str) -> tuple[ListedChange, ...]:
+    """The files of `git diff --raw`, quoted names decoded."""
+    changes = []
     for line in stdout.split("\n"):
-        letter, *names = line.rstrip("\r").split("\t")
-        status = _STATUS.get(letter[:1])
-        if status is None or not names:
+        head, *names = line.split("\t")
+        fields = head.split(" ")
+        if not head.startswith(":") or len(fields) != 5 or not names:
             continue
+        letter = fields[4][:1]
         paths = [unquoted(name) for name in names]
-        if letter[0] == "R" and len(paths) == 2:
-            files.append(ScopeFile(paths[1], "renamed", paths[0]))
-        elif len(paths) == (2 if letter[0] == "C" else 1):
-            files.append(ScopeFile(paths[-1], _status(status)))
-    return tuple(files)
+        status = _STATUS.get(letter)
+        if status is None or len(paths) != (2 if letter in "RC" else 1):
+            continue
+        file = ScopeFile(paths[-1], status, paths[0] if letter == "R" else None)
+        mode = fields[0].removeprefix(":") if status == "deleted" else fields[1]
+        changes.append(ListedChange(file, mode.startswith("100")))
+    return tuple(changes)
 
 
 def unquoted(name: str) -> str:
@@ -144,8 +163,7 @@ def parse_listing(content: str) -> Listing:
     if lines and (rest := _REST_OF_LISTING.fullmatch(lines[-1])):
         hidden = int(rest[1].replace(",", ""))
         lines.pop()
-    # A sentence ends with a full stop and holds spaces; no answer mixes one with paths.
-    if len(lines) == 1 and lines[0].endswith(".") and " " in lines[0]:
+    if len(lines) == 1 and _NO_FILES.fullmatch(lines[0]):
         return Listing((), hidden)
     return Listing(tuple(lines), hidden)
 
@@ -161,8 +179,3 @@ def short_reason(content: str, *, limit: int = 160) -> str:
 def joined(lines: Sequence[str]) -> str:
     """Lines as the text of a file."""
     return "".join(f"{line}\n" for line in lines)
-
-
-def _status(word: str) -> ChangeStatus:
-    found: dict[str, ChangeStatus] = {"added": "added", "deleted": "deleted", "renamed": "renamed"}
-    return found.get(word, "modified")

@@ -251,5 +251,5 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 )
 """By ruff's code."""
 
-SAID_ONCE: Final = frozenset(("F821", "F822", "invalid-syntax"))
-"""One fault of these breaks many lines: it is reported at the first and names the others."""
+SAID_ONCE: Final = frozenset(("F821", "B033"))
+"""One fault of these shows in many lines: it is reported at the first and names the others."""
