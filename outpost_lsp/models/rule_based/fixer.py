@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -55,31 +56,30 @@ def _step(order: FixOrder, exchange: tuple[ToolCallBlock, ToolResultBlock] | Non
 
 
 def _placed(order: FixOrder, page: Page) -> Turn:
-    quoted = order.quote.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    lines = list(page.lines)
-    starts = [
-        start
-        for start in range(len(lines) - len(quoted) + 1)
-        if all(_matches(lines[start + index], wanted) for index, wanted in enumerate(quoted))
-    ]
+    text = "\n".join(page.lines)
+    quote = order.quote.replace("\r\n", "\n")
+    starts = [match.start() for match in re.finditer(re.escape(quote), text)]
     if not starts:
         return Turn(f"{_WHO} The quoted text does not stand in `{order.path}` any more. Nothing was changed.")
-    start = min(starts, key=lambda candidate: abs(candidate + page.first - order.line))
-    end = start + len(quoted)
-    before, after = lines[start:end], (order.replacement or "").removesuffix("\n").split("\n")
-    # Neighbouring lines are taken along until the text stands only once among the lines that were read.
-    while len(starts) > 1 and _count(lines, before) > 1 and (start > 0 or end < len(lines)):
-        if start > 0:
-            start -= 1
-            before, after = [lines[start], *before], [lines[start], *after]
-        if end < len(lines):
-            before, after = [*before, lines[end]], [*after, lines[end]]
-            end += 1
+    start = min(starts, key=lambda offset: abs(text.count("\n", 0, offset) + page.first - order.line))
+    # Whole lines are replaced, and neighbours are taken along until the text stands only once among what was read.
+    lines = list(page.lines)
+    first = text.count("\n", 0, start)
+    last = first + quote.count("\n")
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start + len(quote))
+    ending = text[start + len(quote) : line_end if line_end >= 0 else None]
+    replacement = (order.replacement or "").replace("\r\n", "\n")
+    before = lines[first : last + 1]
+    after = (text[line_start:start] + replacement + ending).split("\n")
+    while _count(lines, before) > 1 and (first > 0 or last < len(lines) - 1):
+        if first > 0:
+            first -= 1
+            before, after = [lines[first], *before], [lines[first], *after]
+        if last < len(lines) - 1:
+            last += 1
+            before, after = [*before, lines[last]], [*after, lines[last]]
     return _edit(order.path, "\n".join(before), "\n".join(after))
-
-
-def _matches(line: str, wanted: str) -> bool:
-    return line.rstrip() == wanted.rstrip()
 
 
 def _count(lines: Sequence[str], block: Sequence[str]) -> int:
