@@ -6,10 +6,12 @@ import asyncio
 import json
 import logging
 import socket
+import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,6 +25,7 @@ from outpost_lsp.domain.routing_state import RoutingState
 from outpost_lsp.domain.usage import UNKNOWN, Usage
 from outpost_lsp.errors import OutpostError, quota_fault, unavailable_fault
 from tests.support.system_one_server import (
+    CERTIFICATE,
     Connection,
     SeenRequest,
     SystemOneServer,
@@ -478,18 +481,63 @@ async def test_SYS_13_a_cancellation_ends_the_request_and_closes_the_connection(
     assert receipts == [UNKNOWN]
 
 
-async def test_SYS_13_a_cancelled_task_sees_its_cancellation_even_when_the_deadline_passed_too() -> None:
+@pytest.mark.parametrize("first", ["deadline", "cancellation"])
+async def test_SYS_13_a_cancellation_wins_over_a_deadline_that_passed_too(first: str) -> None:
     with SystemOneServer([hang]) as server:
         async with connected(server, timeout_s=0.2) as provider:
             task = asyncio.ensure_future(decide(provider, "m", ROUTE, "s"))
             with anyio.fail_after(30):
                 while not server.requests:
                     await anyio.sleep(0.001)
-            asyncio.get_running_loop().call_later(0.19, task.cancel)
-            with pytest.raises((asyncio.CancelledError, OutpostError)) as caught:
+            # The loop is held up on purpose, so that both are due before the task is told of either.
+            if first == "deadline":
+                asyncio.get_running_loop().call_later(0.3, task.cancel)
+                time.sleep(0.4)
+            else:
+                time.sleep(0.3)
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
                 await task
-            # Whichever fired first, it is one of the two, never something between them.
-            assert task.cancelled() or getattr(caught.value, "code", None) == "timeout"
+
+
+async def test_U_35_a_private_authority_is_accepted_when_it_is_named() -> None:
+    with SystemOneServer(tls=True) as server:
+        assert (await ask(server, ca_file=str(CERTIFICATE))).model == "router-checkpoint"
+
+
+async def test_U_35_an_unknown_authority_is_refused_and_the_option_named() -> None:
+    with SystemOneServer(tls=True) as server:
+        error = await failing(server, api_key=CANARY)
+        assert error.code == "provider"
+        assert "ca_file" in error.message
+        assert unavailable_fault(error) is not None
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("content", [None, "not a certificate"])
+async def test_U_35_a_ca_file_without_certificates_is_refused_by_name(content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    with SystemOneServer(tls=True) as server:
+        error = await failing(server, ca_file=str(file))
+    assert error.code == "configuration"
+    assert "ca_file" in error.message
+
+
+async def test_plain_http_behind_an_https_address_is_an_outage() -> None:
+    async def complain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(complain, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = SystemOneDecisionProvider(f"https://127.0.0.1:{port}/v1")
+        with pytest.raises(OutpostError, match="TLS") as caught:
+            await decide(provider, "m", ROUTE, "s")
+        await provider.aclose()
+    assert unavailable_fault(caught.value) is not None
 
 
 async def test_SYS_14_a_body_over_the_limit_is_refused_while_it_is_read() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -53,6 +55,9 @@ class Connection:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
+
+CERTIFICATE = Path(__file__).with_name("tls") / "loopback.pem"
+"""Made for 127.0.0.1 and localhost, signed by itself, worth nothing anywhere else."""
 
 Reply = bytes | Callable[[Connection], None]
 Answering = Callable[[SeenRequest], Reply]
@@ -100,12 +105,16 @@ class SystemOneServer:
     replies: Sequence[Reply | Answering] = field(default_factory=lambda: [answer(routed("fast"))])
     requests: list[SeenRequest] = field(default_factory=list)
     connections: int = 0
+    tls: bool = False
 
     def __enter__(self) -> SystemOneServer:
         self._stopping = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(0.05)
         self._lock = threading.Lock()
+        if self.tls:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(CERTIFICATE, CERTIFICATE.with_suffix(".key"))
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
         return self
@@ -123,7 +132,7 @@ class SystemOneServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
 
     def _accept(self) -> None:
         while not self._stopping.is_set():
@@ -139,6 +148,12 @@ class SystemOneServer:
             thread.start()
 
     def _serve(self, accepted: socket.socket) -> None:
+        if self.tls:
+            try:
+                accepted = self._tls.wrap_socket(accepted, server_side=True)
+            except OSError:
+                accepted.close()
+                return
         with accepted:
             while (request := self._read(accepted)) is not None:
                 with self._lock:
