@@ -1,0 +1,246 @@
+"""What one table says of another: names that must exist, agents that are of one sort, addresses and prices that fit.
+
+Pure. Each fault is a path and half a sentence; `sources.py` finds the file and line of the path.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator
+
+from outpost_lsp.config.agents import AgentSettings
+from outpost_lsp.config.schema import CeilingSettings, Settings
+from outpost_lsp.config.services import McpServerSettings, ProviderSettings, RoutingSettings
+from outpost_lsp.config.toml_lines import Path
+from outpost_lsp.decisions.address import check_base_url as checked_decider_url
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.models.endpoint import checked_base_url
+
+Fault = tuple[Path, str]
+
+_LOOP_ONLY = ("model", "instructions", "tools", "routing", "subagents", "permissions", "context", "skills", "mcp")
+"""What an agent with a harness has, and an external one or a list of candidates has not."""
+
+
+def cross_faults(settings: Settings) -> list[Fault]:
+    """Everything in `settings` that does not fit together."""
+    return [
+        *_known(("default_model",), settings.default_model, settings.models, "[models]"),
+        *_providers(settings),
+        *_models(settings),
+        *_deciders(settings),
+        *(fault for name, routing in settings.routing.items() for fault in _routing(name, routing, settings)),
+        *(fault for name, agent in settings.agents.items() for fault in _agent(name, agent, settings)),
+        *_delegation_circles(settings),
+        *(fault for name, server in settings.mcp.items() for fault in _server(name, server)),
+        *_known(("review", "agent"), settings.review.agent, settings.agents, "[agents]"),
+        *_executor(settings),
+        *_money(settings),
+    ]
+
+
+def _providers(settings: Settings) -> Iterator[Fault]:
+    for name, provider in settings.providers.items():
+        path: Path = ("providers", name)
+        if provider.base_url is not None:
+            yield from _address((*path, "base_url"), provider.base_url, checked_base_url)
+        if provider.api_key_command is not None and provider.api_key_env:
+            yield (*path, "api_key_command"), "either it or api_key_env is expected, not both"
+        yield from _unused_by_kind(path, provider)
+
+
+def _unused_by_kind(path: Path, provider: ProviderSettings) -> Iterator[Fault]:
+    given = provider.model_fields_set
+    if provider.kind != "openai" and "api" in given:
+        yield (*path, "api"), 'only a provider of the kind "openai" has it'
+    if provider.kind == "offline":
+        for name in ("base_url", "api_key_env", "api_key_command"):
+            if name in given:
+                yield (*path, name), 'a provider of the kind "offline" asks no service and has none'
+
+
+def _models(settings: Settings) -> Iterator[Fault]:
+    for name, model in settings.models.items():
+        path: Path = ("models", name)
+        yield from _known((*path, "provider"), model.provider, settings.providers, "[providers]")
+        provider = settings.providers.get(model.provider)
+        if provider is not None and provider.kind == "anthropic" and model.max_output_tokens is None:
+            yield (*path, "max_output_tokens"), "a model of the kind of service anthropic needs it"
+
+
+def _deciders(settings: Settings) -> Iterator[Fault]:
+    for name, decider in settings.deciders.items():
+        path: Path = ("deciders", name, "base_url")
+        if decider.base_url is not None and decider.kind == "system-one":
+            yield from _address(path, decider.base_url, checked_decider_url)
+        elif decider.base_url is not None:
+            yield path, 'a decider of the kind "rules" asks no service and has none'
+        elif decider.kind == "system-one":
+            yield path, 'a decider of the kind "system-one" needs it'
+
+
+def _routing(name: str, routing: RoutingSettings, settings: Settings) -> Iterator[Fault]:
+    path: Path = ("routing", name)
+    yield from _known((*path, "decider"), routing.decider, settings.deciders, "[deciders]")
+    if not 2 <= len(routing.criteria) <= 255:
+        yield (*path, "criteria"), "2 to 255 labels are expected"
+    for label in routing.models.keys() - routing.criteria.keys():
+        yield (*path, "models", label), "criteria has no such label"
+    for label in routing.criteria.keys() - routing.models.keys():
+        yield (*path, "models"), f"a model for the label {label} is needed"
+    if routing.fallback not in routing.criteria:
+        yield (*path, "fallback"), "criteria has no such label"
+    providers = set()
+    for label, model in routing.models.items():
+        yield from _known((*path, "models", label), model, settings.models, "[models]")
+        if model in settings.models:
+            providers.add(settings.models[model].provider)
+    if len(providers) > 1:
+        yield (
+            (*path, "models"),
+            f"all models of a routing need one provider; these have {' and '.join(sorted(providers))}",
+        )
+
+
+def _agent(name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+    path: Path = ("agents", name)
+    if agent.command is not None and agent.candidates is not None:
+        yield (*path, "candidates"), "either it or command is expected, not both"
+    if (agent.candidates is None) != (agent.on is None):
+        yield (*path, "on" if agent.on is None else "candidates"), "candidates and on are needed together"
+    if agent.kind != "built-in":
+        for field in _LOOP_ONLY:
+            if field in agent.model_fields_set and not (agent.kind == "external" and field == "model"):
+                yield (
+                    (*path, field),
+                    f"an agent with {'candidates' if agent.kind == 'candidates' else 'command'} has none",
+                )
+    yield from _candidates(path, name, agent, settings)
+    if agent.kind == "built-in":
+        if agent.model is not None:
+            yield from _known((*path, "model"), agent.model, settings.models, "[models]")
+        yield from _loop(path, agent, settings)
+
+
+def _loop(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+    if agent.routing is not None:
+        yield from _known((*path, "routing"), agent.routing, settings.routing, "[routing]")
+        yield from _one_provider(path, agent, settings)
+    for number, subagent in enumerate(agent.subagents):
+        yield from _known((*path, "subagents", number), subagent, settings.agents, "[agents]")
+        if subagent in settings.agents and settings.agents[subagent].kind != "built-in":
+            yield (*path, "subagents", number), "a subagent must be an agent with a model of its own"
+        if subagent in agent.subagents[:number]:
+            yield (*path, "subagents", number), "it is named twice"
+    for number, server in enumerate(agent.mcp):
+        yield from _known((*path, "mcp", number), server, settings.mcp, "[mcp]")
+    if agent.watchdog is not None and agent.watchdog.max_repeats > agent.watchdog.window:
+        yield (*path, "watchdog", "max_repeats"), "a number up to window is expected"
+
+
+def _one_provider(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+    routing = settings.routing.get(agent.routing or "")
+    own = settings.models.get(agent.model or settings.default_model)
+    if routing is None or own is None or agent.model is None:
+        return
+    providers = {settings.models[model].provider for model in routing.models.values() if model in settings.models}
+    if providers and providers != {own.provider}:
+        yield (*path, "model"), f"the models of its routing are {' and '.join(sorted(providers))}'s; it needs the same"
+
+
+def _candidates(path: Path, name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+    for number, candidate in enumerate(agent.candidates or ()):
+        place = (*path, "candidates", number)
+        yield from _known(place, candidate, settings.agents, "[agents]")
+        if candidate == name or (candidate in settings.agents and settings.agents[candidate].kind == "candidates"):
+            yield place, "a candidate must not have candidates itself"
+        if candidate in (agent.candidates or ())[:number]:
+            yield place, "it is named twice"
+
+
+def _delegation_circles(settings: Settings) -> Iterator[Fault]:
+    def leads_back(start: str, name: str, seen: set[str]) -> bool:
+        agent = settings.agents.get(name)
+        for subagent in agent.subagents if agent is not None else ():
+            if subagent == start:
+                return True
+            if subagent not in seen:
+                seen.add(subagent)
+                if leads_back(start, subagent, seen):
+                    return True
+        return False
+
+    for name in settings.agents:
+        if leads_back(name, name, set()):
+            yield ("agents", name, "subagents"), "it would call itself"
+
+
+def _server(name: str, server: McpServerSettings) -> Iterator[Fault]:
+    path: Path = ("mcp", name)
+    if (server.command is None) == (server.url is None):
+        yield path, "either command or url is expected"
+    if server.url is not None:
+        if not server.url.startswith(("http://", "https://")):
+            yield (*path, "url"), "an http or https URL is expected"
+        if "@" in server.url.partition("://")[2].partition("/")[0]:
+            yield (*path, "url"), "a URL without user name and password is expected"
+        for field in ("arguments", "environment", "variables"):
+            if getattr(server, field):
+                yield (*path, field), "a server with a url has none"
+    else:
+        for field in ("headers", "bearer_token_variable"):
+            if getattr(server, field):
+                yield (*path, field), "a server with a command has none"
+    if server.bearer_token_variable and any(header.lower() == "authorization" for header in server.headers):
+        yield (*path, "headers"), "either an Authorization header or bearer_token_variable is expected, not both"
+    yield from _literals(path, server)
+
+
+def _literals(path: Path, server: McpServerSettings) -> Iterator[Fault]:
+    values: list[Fault] = [((*path, "arguments", n), text) for n, text in enumerate(server.arguments)]
+    values += [((*path, "environment", key), text) for key, text in server.environment.items()]
+    values += [((*path, "headers", key), key + text) for key, text in server.headers.items()]
+    for place, text in values:
+        if "${" in text or "\0" in text:
+            yield place, "a literal value without ${ and NUL is expected"
+        elif "headers" in place and ("\n" in text or "\r" in text):
+            yield place, "a header without line breaks is expected"
+
+
+def _executor(settings: Settings) -> Iterator[Fault]:
+    ray = settings.runs.ray
+    if ray.url:
+        yield from _address(("runs", "ray", "url"), ray.url, checked_base_url)
+    elif settings.runs.executor == "ray":
+        yield ("runs", "ray", "url"), 'it is needed with executor = "ray"'
+
+
+def _money(settings: Settings) -> Iterator[Fault]:
+    currencies: dict[str, str] = {}
+    for name, model in settings.models.items():
+        if model.price is not None:
+            currencies.setdefault(model.price.currency, name)
+    if len(currencies) > 1:
+        (_, first), (_, second), *_ = currencies.items()
+        yield ("models", second, "price", "currency"), f"one currency for all models is expected, as {first} has it"
+    ceilings: tuple[tuple[str, CeilingSettings], ...] = (
+        ("per_run", settings.budget.per_run),
+        ("per_day", settings.budget.per_day),
+    )
+    for name, ceiling in ceilings:
+        if ceiling.cost is not None and not currencies:
+            yield ("budget", name, "cost"), "a ceiling in money needs models with a price"
+
+
+def _known(path: Path, name: str, table: Collection[str], title: str) -> Iterator[Fault]:
+    if name not in table:
+        near = difflib.get_close_matches(name, list(table), 1, 0.6)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(table)}" if table else ""
+        yield path, f"{title} has no such name{hint}"
+
+
+def _address(path: Path, url: str, check: Callable[[str], str]) -> Iterator[Fault]:
+    try:
+        check(url)
+    except OutpostError as error:
+        yield path, error.message.rpartition("base_url: ")[2]
