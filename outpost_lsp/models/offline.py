@@ -48,10 +48,11 @@ _WHAT_IT_IS: Final = (
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a review and the last message it has taken in."""
+    """The state of a review, the last message it has taken in, and what was said to that."""
 
     state: ReviewState
     last: Message
+    turn: Turn
     taken: int = 0
 
 
@@ -115,6 +116,10 @@ class OfflineProvider:
                 return Turn(f"{WHO} It cannot discuss its result; this is what it said:\n\n{task.answer}")
             state = ReviewState(review_assignment(task.brief) or LAST_CHANGE, names)
             news = messages[task.start + 1 :]
+        elif known.taken == len(messages):
+            # The same request once more, perhaps because its answer was lost.
+            self._keep(known)
+            return known.turn
         else:
             state, news = known.state, messages[known.taken :]
         for message in news:
@@ -126,10 +131,13 @@ class OfflineProvider:
         except Exception as error:
             raise OutpostError("provider", f"offline review: the analyser failed: {error}", cause=error) from error
         if turn.calls:
-            self._known[id(messages[-1])] = _Known(state, messages[-1])
-            while len(self._known) > _KEPT_STATES:
-                self._known.popitem(last=False)
+            self._keep(_Known(state, messages[-1], turn))
         return turn
+
+    def _keep(self, known: _Known) -> None:
+        self._known[id(known.last)] = known
+        while len(self._known) > _KEPT_STATES:
+            self._known.popitem(last=False)
 
     def _take(self, messages: Sequence[Message]) -> _Known | None:
         """The state kept for this conversation, when only answers came since; nobody else has it from now on."""

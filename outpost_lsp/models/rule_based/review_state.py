@@ -138,7 +138,9 @@ class ReviewState:
     def ready(self) -> list[FileSides]:
         """The files that are read and not analysed yet."""
         return [
-            sides for sides in self.sides.values() if sides.text is not None and sides.is_read and not sides.analysed
+            sides
+            for sides in self.sides.values()
+            if sides.trouble is None and sides.text is not None and sides.is_read and not sides.analysed
         ]
 
     def unread(self) -> list[FileSides]:
