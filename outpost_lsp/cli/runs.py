@@ -118,9 +118,7 @@ def shown_text(run: Run, timeline: Timeline, paint: Paint) -> Iterator[str]:
         yield visible(run.text).strip()
 
 
-def _step(
-    run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subagent], paint: Paint
-) -> Iterator[str]:
+def _step(run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subagent], paint: Paint) -> Iterator[str]:
     depth = _depth(step.subagent_id, names)
     margin = "  " * depth
     subagent = names.get(step.subagent_id or "")
@@ -144,5 +142,3 @@ def _depth(subagent_id: str | None, names: dict[str, Subagent]) -> int:
         depth += 1
         subagent_id = names[subagent_id].parent_id
     return depth
-
-

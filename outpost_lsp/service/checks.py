@@ -127,7 +127,9 @@ async def _folder(folder: Path, name: str) -> Check:
 async def _offline() -> Check:
     [found] = await RuleAnalyser()([SourceText("probe.py", "value = undefined_name\n")])
     if not found:
-        return Check("offline reviewer", "fail", "its rules find nothing in a text that has a fault; install ruff again")
+        return Check(
+            "offline reviewer", "fail", "its rules find nothing in a text that has a fault; install ruff again"
+        )
     return Check("offline reviewer", "ok", f"its rules work ({found[0].rule} was found where it had to be)")
 
 

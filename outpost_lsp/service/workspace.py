@@ -9,33 +9,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outpost_lsp.config.environment import user_settings
+from outpost_lsp.config.schema import Settings
+from outpost_lsp.config.sources import ClientSettings, LoadedSettings, load_settings
+from outpost_lsp.config.trust import TrustStore, decide_trust
 from outpost_lsp.domain.finding import Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.service.board import FindingBoard
+from outpost_lsp.service.signals import FindingsChanged, Notice
+from outpost_lsp.storage.conversations import ConversationStore
+from outpost_lsp.storage.findings import FindingStore
+from outpost_lsp.storage.layout import RepositoryLayout
+from outpost_lsp.storage.runs import RunStore
+from outpost_lsp.worktrees.changes import file_at
+from outpost_lsp.worktrees.git import Repository, find_repository
+from outpost_lsp.worktrees.worktree import reap
 
 if TYPE_CHECKING:
-    from outpost_lsp.config.schema import Settings
-    from outpost_lsp.service.board import FindingBoard
     from outpost_lsp.service.outpost import Outpost
-    from outpost_lsp.storage.layout import RepositoryLayout
-    from outpost_lsp.storage.runs import RunStore
-    from outpost_lsp.worktrees.git import Repository
 
 logger = logging.getLogger(__name__)
+
+_LARGEST_SHOWN = 64 * 1024 * 1024
 
 
 class Workspace:
     """A workspace folder. Paths of findings and documents are relative to the repository's top, in POSIX form."""
 
-    settings: Settings
-    """The settings in force."""
-    faults: tuple[str, ...]
-    """What was wrong with the settings that were refused."""
     layout: RepositoryLayout
+    """Known once `ready` has returned, as are the next three."""
     runs: RunStore
+    conversations: ConversationStore
     board: FindingBoard
 
     def __init__(
@@ -47,13 +56,70 @@ class Workspace:
         trusted: bool | None = None,
     ) -> None:
         self.folder = folder
-        self.faults = ()
         self._outpost = outpost
         self._client_settings = client_settings
         self._trusted = trusted
         self._repository: Repository | None = None
         self._repository_fault: OutpostError | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._reaping: asyncio.Task[None] | None = None
+        self._told_refusals: set[str] = set()
+        self._loaded = self._load(None)
+
+    # Settings
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings in force with where each comes from."""
+        return self._loaded
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._loaded.settings
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What was wrong with the settings that were refused; the last good ones are in force."""
+        return tuple(str(fault) for fault in self._loaded.faults)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the folder's own settings may define programs and services."""
+        return self._loaded.is_trusted
+
+    async def reload(self, client_settings: Mapping[str, Any] | None = None, *, trusted: bool | None = None) -> None:
+        """Read the settings again. What is not given stays as the client said it before."""
+        if client_settings is not None:
+            self._client_settings = client_settings
+        if trusted is not None:
+            self._trusted = trusted
+        self._loaded = await asyncio.to_thread(self._load, self._loaded)
+        self.tell_refusals()
+        if self.is_ready:
+            self._follow_dismissals()
+
+    def tell_refusals(self) -> None:
+        """Tell what the settings tried and may not, each key once."""
+        for refusal in (*self._loaded.refused, *self._loaded.warnings):
+            text = str(refusal)
+            if text not in self._told_refusals:
+                self._told_refusals.add(text)
+                self._outpost.tell(Notice("warning", text))
+
+    def _load(self, previous: LoadedSettings | None) -> LoadedSettings:
+        store = TrustStore(self._outpost.layout.state)
+        return load_settings(
+            user_file=user_settings(self._outpost.environment),
+            folder=self.folder,
+            client=[] if self._client_settings is None else [ClientSettings("client settings", self._client_settings)],
+            trust=lambda digest: decide_trust(
+                self.folder, digest, client=self._trusted, environment=self._outpost.environment, store=store
+            ),
+            previous=previous,
+        )
+
+    # The repository
 
     @property
     def top(self) -> Path:
@@ -61,11 +127,25 @@ class Workspace:
         return self._repository.top if self._repository is not None else self.folder
 
     @property
+    def has_repository(self) -> bool:
+        """Whether the folder lies in a repository that can be worked on."""
+        return self._repository is not None
+
+    @property
     def repository(self) -> Repository:
         """The repository; the fault that says why there is none, otherwise. Known once `ready` has returned."""
         if self._repository is not None:
             return self._repository
         raise self._repository_fault or configuration(f"{self.folder} is not opened yet")
+
+    def relative(self, path: Path, *, spelled: str = "") -> str:
+        """A path as the repository spells it; `configuration` for one outside."""
+        real = Path(os.path.realpath(path.parent)) / path.name if path.name not in ("", "..") else path.resolve()
+        top = Path(os.path.realpath(self.top))
+        if not real.is_relative_to(top):
+            raise configuration(f"{spelled or path} is not in the repository {self.top}", path=str(path))
+        text = real.relative_to(top).as_posix()
+        return "" if text == "." else text
 
     async def ready(self) -> None:
         """Wait until the repository is known and earlier findings are placed."""
@@ -79,13 +159,71 @@ class Workspace:
         task = self._opening
         return task is not None and task.done() and not task.cancelled() and task.exception() is None
 
+    async def _open(self) -> None:
+        try:
+            self._repository = await find_repository(self.folder)
+        except OutpostError as fault:
+            self._repository_fault = fault
+        await asyncio.to_thread(self._open_stores)
+        for run in await asyncio.to_thread(self.runs.mark_interrupted):
+            logger.info("run %s was interrupted: its process is gone", run.id)
+        if self._repository is not None:
+            self._reaping = asyncio.get_running_loop().create_task(self._reap(self._repository))
+        self.tell_refusals()
+
+    def _open_stores(self) -> None:
+        common = self._repository.common_dir if self._repository is not None else self.folder
+        directory = self.settings.sandbox.directory
+        self.layout = self._outpost.layout.for_repository(
+            common, worktrees=Path(directory).expanduser() if directory else None
+        )
+        self.layout.sweep()
+        self.runs = RunStore(self.layout.runs)
+        self.conversations = ConversationStore(self.layout.conversations, self.layout.locks)
+        store = FindingStore(self.layout.findings_of(self.top))
+        self.board = FindingBoard(self.top, store, lambda path: self._outpost.tell(FindingsChanged(self, path)))
+        self._follow_dismissals()
+        self.board.load()
+
+    async def _reap(self, repository: Repository) -> None:
+        """Clear what dead processes left of this repository; what holds changes stays."""
+        try:
+            for leftover in await reap(repository, self.layout.worktrees):
+                logger.info("worktree %s was %s: %s", leftover.directory, leftover.state, leftover.reason or "empty")
+        except (OutpostError, OSError) as error:
+            logger.warning("worktrees of dead processes could not be cleared: %s", error)
+
+    def _follow_dismissals(self) -> None:
+        shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None
+        self.board.shares_dismissals = shared
+        for fault in self.board.follow_shared_dismissals() if shared else ():
+            self._outpost.tell(Notice("warning", fault))
+
     async def aclose(self) -> None:
-        """Stop opening it, when that is still going on, and write down what is not yet on disk."""
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait({self._opening})
+        """Stop what is going on in it, and write down what is not yet on disk."""
+        tasks = [task for task in (self._opening, self._reaping) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         if self.is_ready:
             self.board.flush()
+
+    def journal_path(self, run_id: str) -> Path:
+        """Where the journal of a run is."""
+        return self.layout.journals / f"{run_id}.jsonl"
+
+    async def reviewed_texts(self, commit: str, paths: Iterable[str]) -> dict[str, str]:
+        """The texts of files as they were reviewed; those that cannot be read are left out."""
+        texts: dict[str, str] = {}
+        for path in paths if commit else ():
+            try:
+                data = await file_at(self.repository, commit, path, _LARGEST_SHOWN)
+            except OutpostError:
+                continue
+            if data is not None:
+                texts[path] = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        return texts
 
     # Findings
 
@@ -97,6 +235,10 @@ class Workspace:
         """One finding by its id."""
         return self.board.find(finding_id) if self.is_ready else None
 
+    def is_withdrawn(self, finding_id: str) -> bool:
+        """Whether most of the finding's quote is gone, so that it is no diagnostic any more."""
+        return self.is_ready and self.board.is_withdrawn(finding_id)
+
     def dismiss(self, finding_id: str, *, reason: str | None = None, until: str | None = None) -> Finding:
         """Remember that this finding is not to be shown."""
         return self.board.dismiss(finding_id, reason, until)
@@ -107,7 +249,7 @@ class Workspace:
 
     def clear(self, path: str | None = None) -> int:
         """Forget the findings of a file, or all; dismissals stay. The count of those forgotten."""
-        return self.board.clear(path)
+        return self.board.clear(path) if self.is_ready else 0
 
     # Documents
 
@@ -125,3 +267,8 @@ class Workspace:
         """A document is closed: the disk's text counts again."""
         if self.is_ready:
             self.board.closed(path)
+
+    def changed_on_disk(self, path: str) -> None:
+        """A file was written by somebody; it counts where the document is not open."""
+        if self.is_ready:
+            self.board.changed_on_disk(path)

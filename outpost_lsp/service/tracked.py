@@ -1,0 +1,214 @@
+"""A finding that follows its text: where its quote stands now, how much of it is left, and how it is shown.
+
+The finding itself stays as it was reported, so that it is back, whole, when its text comes back (undo). Pure; offsets are
+code points in the text without a byte-order mark. The board holds these, one per finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
+
+from outpost_lsp.domain.anchor import Anchor, SourceText, quote_places
+from outpost_lsp.domain.finding import Finding, Suggestion, TextReplacement
+
+LEAST_LEFT: Final = 0.5
+"""A stale finding is shown while at least this share of its quote is still there."""
+
+_LONGEST_COMPARED: Final = 600
+_STALE: Final = "The code that this finding is about was edited since; it may not hold any more."
+
+
+@dataclass(slots=True)
+class TrackedFinding:
+    """`finding` as reported; `start` and `end` are where its quote, or what is left of it, stands now.
+
+    `left` is the share of the quote that is still there: 1 while it stands as it was quoted.
+    """
+
+    finding: Finding
+    start: int
+    end: int
+    left: float = 1.0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its quote was edited."""
+        return self.left < 1
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether so much of the quote is gone that it is not shown at the code any more."""
+        return self.left < LEAST_LEFT
+
+    def shown(self, source: SourceText | None) -> Finding:
+        """The finding as it is now, in this text."""
+        if source is None:
+            return self.finding
+        span = source.span(self.start, self.end)
+        if self.is_stale:
+            detail = f"*{_STALE}*\n\n{self.finding.detail}".rstrip()
+            return self.finding.model_copy(
+                update={"span": span, "status": "stale", "severity": "hint", "detail": detail, "suggestion": None}
+            )
+        if span == self.finding.span:
+            return self.finding
+        return self.finding.model_copy(update={"span": span, "suggestion": self._moved_suggestion(source)})
+
+    def _moved_suggestion(self, source: SourceText) -> Suggestion | None:
+        """The suggestion at the new place; its edits keep their distance from the quote in lines."""
+        suggestion = self.finding.suggestion
+        if suggestion is None:
+            return None
+        old, new = self.finding.span, source.span(self.start, self.end)
+        lines = new.start_line - old.start_line
+        columns = new.start_character - old.start_character
+        edits = []
+        for edit in suggestion.edits:
+            span = edit.span
+            edits.append(
+                TextReplacement(
+                    span=span.model_copy(
+                        update={
+                            "start_line": span.start_line + lines,
+                            "end_line": span.end_line + lines,
+                            # Only the first line of a quote can have moved sideways without being edited.
+                            "start_character": span.start_character
+                            + (columns if span.start_line == old.start_line and span.start_character else 0),
+                            "end_character": span.end_character
+                            + (columns if span.end_line == old.start_line and span.end_character else 0),
+                        }
+                    ),
+                    text=edit.text,
+                )
+            )
+        return suggestion.model_copy(update={"edits": tuple(edits)})
+
+
+def place(finding: Finding, source: SourceText) -> TrackedFinding:
+    """A finding in a text that it was not reported in: by its quote; its line only breaks ties."""
+    anchor = _nearest(source, finding.quote, _offset(source, finding.span.start_line, finding.span.start_character))
+    if anchor is not None:
+        return TrackedFinding(finding, anchor.start, anchor.end)
+    start = min(_offset(source, finding.span.start_line, finding.span.start_character), len(source.text))
+    end = min(max(_offset(source, finding.span.end_line, finding.span.end_character), start), len(source.text))
+    return TrackedFinding(finding, start, end, min(share_left(finding.quote, source.text[start:end]), 0.999))
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What differs between two texts: one stretch of the old one, and how long it is in the new one."""
+
+    start: int
+    end: int
+    new_end: int
+
+    @property
+    def shift(self) -> int:
+        """By how much everything behind it moved."""
+        return self.new_end - self.end
+
+
+def edit_between(old: str, new: str) -> Edit | None:
+    """The one stretch in which two texts differ; `None` when they are equal."""
+    if old == new:
+        return None
+    start = _common_prefix(old, new)
+    limit = min(len(old), len(new)) - start
+    tail = _common_suffix(old, new, limit)
+    return Edit(start, len(old) - tail, len(new) - tail)
+
+
+def follow(tracked: Iterable[TrackedFinding], edit: Edit, new: SourceText) -> bool:
+    """Move findings through an edit; whether any is shown otherwise than before."""
+    changed = False
+    for one in tracked:
+        before = (one.start, one.end, one.left)
+        if one.is_stale or (edit.start < one.end and edit.end > one.start) or edit.start == edit.end == one.start:
+            _follow_closely(one, edit, new)
+        elif one.start >= edit.end:
+            one.start += edit.shift
+            one.end += edit.shift
+        changed = changed or before != (one.start, one.end, one.left) or edit.start <= one.start
+    return changed
+
+
+def share_left(quote: str, text: str) -> float:
+    """Which share of the quote's visible characters is still in a text, in order."""
+    wanted, there = "".join(quote.split()), "".join(text.split())
+    if not wanted or wanted in there:
+        return 1.0
+    if len(wanted) > _LONGEST_COMPARED or len(there) > _LONGEST_COMPARED:
+        lines = [line.strip() for line in quote.splitlines() if line.strip()]
+        kept = {line.strip() for line in text.splitlines()}
+        return sum(len(line) for line in lines if line in kept) / max(sum(map(len, lines)), 1)
+    blocks = SequenceMatcher(None, wanted, there, autojunk=False).get_matching_blocks()
+    # Scattered single characters are no part of a quote that is left.
+    return sum(block.size for block in blocks if block.size > 2) / len(wanted)
+
+
+def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText) -> None:
+    start = _moved(one.start, edit, to_end=False)
+    end = max(_moved(one.end, edit, to_end=True), start)
+    anchor = _nearest(new, one.finding.quote, start)
+    if anchor is not None and _is_same_place(anchor, start, end, new):
+        one.start, one.end, one.left = anchor.start, anchor.end, 1.0
+        return
+    one.start, one.end = start, end
+    one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)
+
+
+def _nearest(source: SourceText, quote: str, offset: int) -> Anchor | None:
+    """The place of the quote that is nearest to an offset."""
+    first_line = quote.strip().split("\n", 1)[0].strip()
+    if first_line not in source.text:
+        # Looking at once spares most texts the work of being cut into lines.
+        return None
+    places = quote_places(source, quote)
+    return min(places, key=lambda anchor: abs(anchor.start - offset), default=None)
+
+
+def _is_same_place(anchor: Anchor, start: int, end: int, source: SourceText) -> bool:
+    """Whether the quote was found where the finding was, and is no equal text elsewhere in the file."""
+    if anchor.count == 1:
+        return True
+    first, last = source.line_of(min(start, len(source.text))), source.line_of(min(end, len(source.text)))
+    return first - 1 <= anchor.span.start_line <= last + 1
+
+
+def _moved(offset: int, edit: Edit, *, to_end: bool) -> int:
+    if offset < edit.start or (offset == edit.start and not (to_end and edit.start == edit.end)):
+        return offset
+    if offset >= edit.end:
+        return offset + edit.shift
+    return edit.new_end if to_end else edit.start
+
+
+def _offset(source: SourceText, line: int, character: int) -> int:
+    starts = source.line_starts
+    return len(source.text) if line >= len(starts) else starts[line] + character
+
+
+def _common_prefix(left: str, right: str) -> int:
+    # Halving compares long stretches at once, which is much faster than character by character.
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_suffix(left: str, right: str, limit: int) -> int:
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[len(left) - middle : len(left) - low] == right[len(right) - middle : len(right) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
