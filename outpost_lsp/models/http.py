@@ -34,6 +34,7 @@ _DRAIN_BYTES = 64 * 1024
 _ERROR_BODY_BYTES = 16 * 1024
 _ERROR_BODY_S = 2.0
 _STATUSES_TO_READ = frozenset({400})
+_USUAL_KINDS = frozenset({"text/html", "text/xml", "application/xml", "application/xhtml+xml"})
 _IDLE_CONNECTIONS = 64
 _IDLE_S = 30.0
 
@@ -260,4 +261,5 @@ def _size(size: int) -> str:
 
 
 def _shown(kind: str) -> str:
-    return kind if kind.isprintable() and len(kind) <= 60 else "something else"
+    # What a service sends is not quoted unless it is one of the things that usually stand in the way.
+    return kind if kind in _USUAL_KINDS else "something else"

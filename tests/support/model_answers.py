@@ -186,7 +186,7 @@ def _responses(answer: Answer, number: int, model: str) -> Iterator[Any]:
                 yield {"type": "response.function_call_arguments.delta", "output_index": at, "delta": piece}
         yield {"type": "response.output_item.done", "output_index": at, "item": item}
     if answer.error is not None:
-        yield {"type": "error", **answer.error}
+        yield {**answer.error, "code": answer.error.get("code", answer.error.get("type")), "type": "error"}
         return
     yield {"type": f"response.{final['status']}", "response": final}
 
