@@ -253,7 +253,7 @@ class Execution:
             store=store,
             on_receipt=options.on_receipt,
             verbose=self._observation.verbose,
-            attribute_usage=True,
+            attribute_usage=options.prices is not None,
             read_only=repair,
         )
         self._observation.runtime = runtime

@@ -171,7 +171,8 @@ def default_state(context: RoutingContext) -> RoutingState:
     """Session instructions, visible messages, tools, step and active model (ROUTE-20); opaque reasoning is left out."""
     return RoutingState(
         system=context.system,
-        messages=context.messages,
+        # A copy of the references: the history goes on growing while somebody may still look at this state.
+        messages=tuple(context.messages),
         tools=context.tools,
         step=context.step,
         model=context.model.name,
