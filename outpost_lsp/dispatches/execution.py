@@ -13,7 +13,7 @@ from outpost_lsp.dispatches.brief import render
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.result import DispatchResult, Turn
-from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, conversations_of
 from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import (
     ConversationEvent,
@@ -27,6 +27,7 @@ from outpost_lsp.domain.event import (
 from outpost_lsp.domain.price import UsageCost, usage_cost
 from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
+from outpost_lsp.harness.agent import DEFAULT
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.gate import Asking, Gate
@@ -69,6 +70,7 @@ class Execution:
 
     async def cold(self, provider: SandboxProvider) -> DispatchResult:
         """Every pass in a sandbox of its own, until one is completed (DISP-05)."""
+        await self._locate_continuation(provider)
         results = []
         for number in range(1, self.options.passes + 1):
             one = self if number == 1 else Execution(self.options)
@@ -77,6 +79,21 @@ class Execution:
             if results[-1].completed:
                 break
         return results[0] if len(results) == 1 else _combined(results)
+
+    async def _locate_continuation(self, provider: SandboxProvider) -> None:
+        continuation = self.options.continuation
+        find = getattr(provider, "conversations", None)
+        if continuation is None or find is None:
+            return
+        store: Any = self.options.agent.harness.conversations
+        if store is DEFAULT:
+            store = await find(self.options.repository)
+        if not store.exists(continuation.id):
+            raise OutpostError(
+                "session",
+                f"there is no conversation {continuation.id}",
+                {"conversation": continuation.id},
+            )
 
     async def _cold_pass(self, provider: SandboxProvider) -> DispatchResult:
         with self._steered():
@@ -241,7 +258,7 @@ class Execution:
         activity = Activity()
         store = None
         if sandbox.layout is not None:
-            store = ConversationStore(sandbox.layout.conversations, sandbox.layout.locks)
+            store = conversations_of(sandbox.layout)
         runtime = TurnRuntime(
             lease=sandbox.lease,
             observe=self._observation.emit,

@@ -18,6 +18,7 @@ import anyio
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.sandbox.confinement import Confinement
 from outpost_lsp.sandbox.lease import HostLease
+from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
 from outpost_lsp.worktrees.changes import ChangeSet, change_set
 from outpost_lsp.worktrees.git import Repository, find_repository, run_git
@@ -96,6 +97,11 @@ class WorktreeSandboxProvider:
         self.directory = directory
         self.git_timeout_s = git_timeout_s
 
+    async def conversations(self, folder: Path) -> ConversationStore:
+        """Where the transcripts of this repository's dispatches are, without allocating anything."""
+        repository = await find_repository(folder)
+        return conversations_of(self.layout.for_repository(repository.common_dir, worktrees=self.directory))
+
     @asynccontextmanager
     async def open(self, folder: Path, run_id: str, /) -> AsyncIterator[OpenedSandbox]:
         """Snapshot the repository, open a worktree of it and lend it out."""
@@ -135,6 +141,11 @@ class WorktreeSandboxProvider:
                 keep = True
         await worktree.close(keep=keep)
         sandbox.retained_directory = worktree.directory if keep else None
+
+
+def conversations_of(layout: RepositoryLayout) -> ConversationStore:
+    """The default store of a repository."""
+    return ConversationStore(layout.conversations, layout.locks)
 
 
 def standard_layout() -> Layout:
