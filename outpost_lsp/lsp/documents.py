@@ -10,17 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from outpost_lsp.domain.finding import Span
 from outpost_lsp.protocol.names import Encoding
 from outpost_lsp.protocol.positions import place, split_lines
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One change of a document in code points; `span` is `None` when the whole text was replaced."""
-
-    span: Span | None
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +41,18 @@ class Document:
             self._text = "".join(self.lines)
         return self._text
 
-    def apply(self, change: Change, encoding: Encoding) -> Edit:
-        """Change the text; the result says what was changed, in code points of the text before."""
+    def apply(self, change: Change, encoding: Encoding) -> None:
+        """Change the text."""
         self._text = None
         if change.start is None or change.end is None:
             self.lines = split_lines(change.text)
             self._text = change.text
-            return Edit(None, change.text)
+            return
         first = place(self.lines, *change.start, encoding)
         last = place(self.lines, *change.end, encoding)
         if last < first:
             first, last = last, first
         self._splice(first, last, change.text)
-        return Edit(
-            Span(start_line=first[0], start_character=first[1], end_line=last[0], end_character=last[1]), change.text
-        )
 
     def _splice(self, first: tuple[int, int], last: tuple[int, int], text: str) -> None:
         lines = self.lines

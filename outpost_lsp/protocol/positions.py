@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from outpost_lsp.domain.finding import Span
 from outpost_lsp.protocol.names import Encoding
+
+if TYPE_CHECKING:
+    from outpost_lsp.domain.finding import Span
 
 _HIGH_SURROGATE, _LOW_SURROGATE = range(0xD8, 0xDC), range(0xDC, 0xE0)
 """The upper bytes of the two halves of a character beyond U+FFFF."""
@@ -91,5 +93,8 @@ def place(lines: Sequence[str], line: int, units: int, encoding: Encoding) -> tu
 
 def span_of(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int], encoding: Encoding) -> Span:
     """The span of an LSP range given as (line, character) pairs; ends that are swapped are put in order."""
+    # Documents need positions before anything is loaded that needs a span.
+    from outpost_lsp.domain.finding import Span
+
     first, last = sorted((place(lines, *start, encoding), place(lines, *end, encoding)))
     return Span(start_line=first[0], start_character=first[1], end_line=last[0], end_character=last[1])
