@@ -8,13 +8,17 @@ by dispatches, reviews and apply.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
+from uuid import uuid4
 
 import anyio
 from anyio import to_thread
 
+from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.private_index import private_index, writing
@@ -24,8 +28,6 @@ from outpost_lsp.worktrees.working_tree import add_working_tree, named, scan_wor
 ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
 
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-RESULT_REF: Final = "refs/worktree/outpost/result"
-"""Keeps the objects of a result; it belongs to the one worktree and is in no `refs/` that is pushed or listed."""
 
 _STATUS: Final[Mapping[str, ChangeStatus]] = {
     "A": "added",
@@ -75,23 +77,33 @@ class ChangeSet:
 async def change_set(worktree: Repository, snapshot_commit: str, *, deadline_s: float = 120.0) -> ChangeSet:
     """Everything that differs from the snapshot: commits, staged, unstaged and new files together.
 
-    `worktree` is the linked worktree's own view (`Worktree.repository`).
+    `worktree` is the linked worktree's own view (`Worktree.repository`). Only objects are written: the worktree stays as
+    it is, so this can be asked while a run goes on.
     """
     try:
         with anyio.fail_after(deadline_s):
-            tree, notes = await _freeze(worktree, snapshot_commit)
-            base_tree = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
-            if tree == base_tree.stdout.decode("ascii").strip():
-                return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes)
-            commit = await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
-            await run_git(worktree, ["update-ref", RESULT_REF, commit], check=True)
-            files, odd = await _compare(worktree, snapshot_commit, commit, ())
+            async with private_index(worktree) as index:
+                return await _frozen(worktree, snapshot_commit, index)
     except TimeoutError as error:
-        message = f"Collecting the changes in {worktree.top} took longer than {deadline_s:g} s."
-        raise OutpostError("timeout", message) from error
-    if odd:
-        notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
-    return ChangeSet(snapshot_commit, tree, commit, files, notes)
+        raise _too_slow(worktree, deadline_s) from error
+
+
+async def freeze(worktree: Repository, snapshot_commit: str, *, deadline_s: float = 120.0) -> ChangeSet:
+    """The change set at the end of a run, kept: the worktree's own HEAD and index move to the result (SEC-06, SEC-24).
+
+    Its HEAD is what keeps the objects from a clean-up of the user's git; a ref below `refs/worktree/` does not.
+    """
+    try:
+        with anyio.fail_after(deadline_s):
+            async with private_index(worktree) as index:
+                changes = await _frozen(worktree, snapshot_commit, index)
+                if changes.commit != snapshot_commit:
+                    arguments = ["update-ref", "--no-deref", "-m", "outpost: result", "HEAD", changes.commit]
+                    await run_git(worktree, arguments, check=True)
+                    await to_thread.run_sync(_put_in_place, index, worktree.git_dir / "index")
+                return changes
+    except TimeoutError as error:
+        raise _too_slow(worktree, deadline_s) from error
 
 
 async def patch(repository: Repository, base: str, commit: str, paths: Sequence[str] = (), *, max_output: int) -> bytes:
@@ -108,7 +120,7 @@ async def patch(repository: Repository, base: str, commit: str, paths: Sequence[
         "--",
         *paths,
     ]
-    result = await run_git(repository, arguments, check=True, max_output=max_output)
+    result = await _compared(repository, arguments, max_output)
     if result.truncated:
         raise OutpostError("limit", f"The patch is larger than {max_output} bytes.", {"limit": "patch"})
     return result.stdout
@@ -130,10 +142,10 @@ async def changed_lines(
     """
     sides = [_side(base, commit), _side(commit, base), "--", *paths]
     arguments = ["diff-tree", "-r", *_RENAMES]
-    listing = await run_git(repository, [*arguments, "-z", "--raw", *sides], check=True, max_output=_LONGEST_LISTING)
+    listing = await _compared(repository, [*arguments, "-z", "--raw", *sides], _LONGEST_LISTING)
     # Without -z names are quoted, so that a name with a line break cannot pass for a hunk.
     arguments += ["-p", "-U0", "--diff-algorithm=histogram"]
-    result = await run_git(repository, [*arguments, *sides], check=True, max_output=_LONGEST_DIFF)
+    result = await _compared(repository, [*arguments, *sides], _LONGEST_DIFF)
     if result.truncated or listing.truncated:
         raise OutpostError("limit", "The diff is larger than 256 MiB; review fewer paths.", {"limit": "diff"})
     return await to_thread.run_sync(_changed_lines, listing.stdout, result.stdout)
@@ -184,18 +196,41 @@ async def file_at(repository: Repository, commit: str, path: str, limit: int) ->
     return blob.stdout
 
 
-async def _freeze(worktree: Repository, snapshot_commit: str) -> tuple[str, tuple[str, ...]]:
-    """The tree of the files as they stand, and what could not be taken into it."""
-    async with private_index(worktree) as index:
-        readable = await run_git(worktree, ["ls-files", "--", "."], index=index, max_output=1)
-        if readable.status != 0:
-            # The agent broke its own index; the files are what counts.
-            await run_git(worktree, ["read-tree", snapshot_commit], index=index, check=True)
-        scan = await scan_working_tree(worktree, index, ignored=False)
-        async with writing(worktree):
-            notes = await add_working_tree(worktree, index, scan, max_untracked=1 << 62)
-            written = await run_git(worktree, ["write-tree", "--missing-ok"], index=index, check=True)
-    return written.stdout.decode("ascii").strip(), notes
+async def _frozen(worktree: Repository, snapshot_commit: str, index: Path) -> ChangeSet:
+    """The files as they stand, taken into the private index and named by a tree and a commit."""
+    readable = await run_git(worktree, ["ls-files", "--", "."], index=index, max_output=1)
+    if readable.status != 0:
+        # The agent broke its own index; the files are what counts.
+        await run_git(worktree, ["read-tree", snapshot_commit], index=index, check=True)
+    scan = await scan_working_tree(worktree, index, ignored=False)
+    async with writing(worktree):
+        notes = await add_working_tree(worktree, index, scan, max_untracked=1 << 62)
+        written = await run_git(worktree, ["write-tree", "--missing-ok"], index=index, check=True)
+        tree = written.stdout.decode("ascii").strip()
+        base = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
+        if tree == base.stdout.decode("ascii").strip():
+            return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes)
+        commit = await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
+    files, odd = await _compare(worktree, snapshot_commit, commit, ())
+    if odd:
+        notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
+    return ChangeSet(snapshot_commit, tree, commit, files, notes)
+
+
+def _put_in_place(source: Path, target: Path) -> None:
+    temporary = target.with_name(f"index.{uuid4().hex}")
+    shutil.copy2(source, temporary)
+    temporary.replace(target)
+
+
+def _too_slow(worktree: Repository, deadline_s: float) -> OutpostError:
+    return OutpostError("timeout", f"Collecting the changes in {worktree.top} took longer than {deadline_s:g} s.")
+
+
+async def _compared(repository: Repository, arguments: Sequence[str], max_output: int) -> GitResult:
+    """Compare trees without the index, which costs time to read and can be broken."""
+    absent = repository.git_dir / "outpost-no-index"
+    return await run_git(repository, arguments, index=absent, check=True, max_output=max_output)
 
 
 def _side(oid: str, other: str) -> str:
@@ -231,7 +266,7 @@ async def _compare(
         "--",
         *paths,
     ]
-    output = (await run_git(repository, arguments, check=True, max_output=_LONGEST_LISTING)).stdout
+    output = (await _compared(repository, arguments, _LONGEST_LISTING)).stdout
     entries = list(_raw_entries(output))
     numbers = _numstat(output, sum(len(entry[3]) + 1 for entry in entries))
     files = []

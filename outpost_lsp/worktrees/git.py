@@ -31,6 +31,10 @@ OLDEST_GIT: Final = (2, 38)
 _MAX_STDERR = 65_536
 _GRACE_S = 0.5
 _CLEAN_UP_S = 10.0
+_HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)")
+"""Git ends before it does anything when it meets a worktree that another process is just registering or removing."""
+_HALF_MADE_S = 5.0
+_PAUSE_S = 0.02
 _CONFIGURATION = ("config", "--list", "-z", "--show-scope", "--show-origin")
 
 
@@ -92,6 +96,10 @@ async def run_git(
     )
     named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
     result = await _run(named, variables, repository.top, stdin, max_output, deadline_s)
+    patience = anyio.current_time() + _HALF_MADE_S
+    while result.status == 128 and _HALF_MADE.search(result.stderr) and anyio.current_time() < patience:
+        await anyio.sleep(_PAUSE_S)
+        result = await _run(named, variables, repository.top, stdin, max_output, deadline_s)
     if check and result.status != 0:
         raise failed(arguments, result)
     return result

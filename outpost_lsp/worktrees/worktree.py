@@ -24,7 +24,7 @@ from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.worktrees import registration
-from outpost_lsp.worktrees.changes import change_set
+from outpost_lsp.worktrees.changes import ChangeSet, change_set, freeze
 from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.private_index import writing
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
@@ -54,6 +54,14 @@ class Worktree:
     run_id: str
     notes: tuple[str, ...] = ()
     is_closed: bool = field(default=False, init=False)
+
+    async def changes(self, *, deadline_s: float = 120.0) -> ChangeSet:
+        """What differs from the snapshot now; the worktree stays as it is."""
+        return await change_set(self.repository, self.commit, deadline_s=deadline_s)
+
+    async def freeze(self, *, deadline_s: float = 120.0) -> ChangeSet:
+        """What differs from the snapshot at the end of the run, kept by the worktree until it is removed."""
+        return await freeze(self.repository, self.commit, deadline_s=deadline_s)
 
     async def close(self, *, keep: bool) -> None:
         """Let go of the worktree: with `keep` it stays locked and registered, else it is gone from view on return."""
