@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from outpost_lsp import __version__
 from outpost_lsp.cli.github import github_lines
@@ -21,14 +21,29 @@ from outpost_lsp.cli.terminal import DIM, Paint, wants_colour
 from outpost_lsp.cli.text_report import summary_line, text_report
 from outpost_lsp.domain.finding import Finding, Severity, severity_at_least
 from outpost_lsp.domain.markdown import visible
+from outpost_lsp.domain.record import Record
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import configuration
+from outpost_lsp.protocol import records
 from outpost_lsp.protocol.positions import split_lines, without_line_end
 from outpost_lsp.protocol.records import finding_json, run_json
 from outpost_lsp.protocol.uris import uri_of
 from outpost_lsp.review.sarif import sarif_log
 
 Format = Literal["text", "json", "sarif", "github"]
+
+
+class ReviewReport(Record):
+    """What `--format json` prints. Positions count UTF-16 units and are those of the reviewed text."""
+
+    run: records.Run
+    findings: list[records.Finding]
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of what `--format json` prints."""
+    schema = ReviewReport.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Findings of outpost-lsp"}
 
 
 class ReviewedFiles:

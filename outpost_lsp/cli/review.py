@@ -52,7 +52,7 @@ async def reported(handle: RunHandle, workspace: Workspace, options: argparse.Na
     """Write the findings of a finished review and say how it went."""
     run = handle.run
     findings = list(handle.findings.values())
-    texts = await workspace.reviewed_texts(run, {finding.path for finding in findings})
+    texts = await workspace.reviewed_texts(handle.snapshot, {finding.path for finding in findings})
     write_report(
         run,
         findings,

@@ -9,22 +9,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
+import signal as signals
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
+from outpost_lsp.cli.folders import workspace_folder
 from outpost_lsp.cli.progress import PlainProgress
 from outpost_lsp.cli.status import TerminatedError
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import default_layout
 from outpost_lsp.config.overrides import settings_from_assignments
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.outpost import Outpost
-from outpost_lsp.service.signals import Signal
+from outpost_lsp.service.signals import Notice, Signal
 from outpost_lsp.service.workspace import Workspace
 
 Result = TypeVar("Result")
@@ -44,7 +46,7 @@ async def _until_terminated(work: Callable[[], Awaitable[Result]]) -> Result:
         terminated = True
         task.cancel()
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    asyncio.get_running_loop().add_signal_handler(signals.SIGTERM, terminate)
     try:
         return await task
     except asyncio.CancelledError:
@@ -64,11 +66,18 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Wo
     client = settings_from_assignments(getattr(options, "settings", []))
     outpost = Outpost(layout, os.environ, offline=getattr(options, "offline", False))
     async with outpost:
-        workspace = outpost.add_workspace(await workspace_folder(Path(options.folder)), client_settings=client)
+        unsubscribe = outpost.subscribe(_tell_notices)
+        workspace = outpost.add_workspace(workspace_folder(Path(options.folder)), client_settings=client)
         for fault in workspace.faults:
             print(f"outpost-lsp: {fault}", file=sys.stderr)
         await workspace.ready()
+        unsubscribe()
         yield outpost, workspace
+
+
+def _tell_notices(signal: Signal) -> None:
+    if isinstance(signal, Notice):
+        print(f"outpost-lsp: {one_line(signal.message, 500)}", file=sys.stderr)
 
 
 async def followed(outpost: Outpost, start: Callable[[], Awaitable[RunHandle]], *, quiet: bool) -> RunHandle:

@@ -32,6 +32,8 @@ class TrackedFinding:
     start: int
     end: int
     left: float = 1.0
+    twins: int = 1
+    """How many equal texts the file held when the quote was last seen whole."""
 
     @property
     def is_stale(self) -> bool:
@@ -91,7 +93,7 @@ def place(finding: Finding, source: SourceText) -> TrackedFinding:
     """A finding in a text that it was not reported in: by its quote; its line only breaks ties."""
     anchor = _nearest(source, finding.quote, _offset(source, finding.span.start_line, finding.span.start_character))
     if anchor is not None:
-        return TrackedFinding(finding, anchor.start, anchor.end)
+        return TrackedFinding(finding, anchor.start, anchor.end, twins=anchor.count)
     start = min(_offset(source, finding.span.start_line, finding.span.start_character), len(source.text))
     end = min(max(_offset(source, finding.span.end_line, finding.span.end_character), start), len(source.text))
     return TrackedFinding(finding, start, end, min(share_left(finding.quote, source.text[start:end]), 0.999))
@@ -153,8 +155,9 @@ def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText) -> None:
     start = _moved(one.start, edit, to_end=False)
     end = max(_moved(one.end, edit, to_end=True), start)
     anchor = _nearest(new, one.finding.quote, start)
-    if anchor is not None and _is_same_place(anchor, start, end, new):
-        one.start, one.end, one.left = anchor.start, anchor.end, 1.0
+    if anchor is not None and (anchor.count >= one.twins or _is_near(anchor, start, end, new)):
+        # No equal text was lost, so this one is the finding's own, even when it was moved far away.
+        one.start, one.end, one.left, one.twins = anchor.start, anchor.end, 1.0, anchor.count
         return
     one.start, one.end = start, end
     one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)
@@ -170,10 +173,7 @@ def _nearest(source: SourceText, quote: str, offset: int) -> Anchor | None:
     return min(places, key=lambda anchor: abs(anchor.start - offset), default=None)
 
 
-def _is_same_place(anchor: Anchor, start: int, end: int, source: SourceText) -> bool:
-    """Whether the quote was found where the finding was, and is no equal text elsewhere in the file."""
-    if anchor.count == 1:
-        return True
+def _is_near(anchor: Anchor, start: int, end: int, source: SourceText) -> bool:
     first, last = source.line_of(min(start, len(source.text))), source.line_of(min(end, len(source.text)))
     return first - 1 <= anchor.span.start_line <= last + 1
 

@@ -52,9 +52,7 @@ def test_steps_hold_their_tools_texts_and_usage_apart_for_each_agent() -> None:
     assert (main.subagent_id, child.subagent_id) == (None, "s1")
     assert main.texts == ("I delegate.",)
     assert [(call.name, call.status) for call in main.tools] == [("review", "ok")]
-    assert [(call.name, call.status, call.preview) for call in child.tools] == [
-        ("read_file", "failed", "no such file")
-    ]
+    assert [(call.name, call.status, call.preview) for call in child.tools] == [("read_file", "failed", "no such file")]
     assert (main.usage.input, child.usage.input) == (10, 5)
 
 

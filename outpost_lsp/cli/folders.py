@@ -1,0 +1,19 @@
+"""Which folder a command works in. Apart from the rest, because commands about settings need neither service nor engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.worktrees.repository import discover
+
+
+def workspace_folder(folder: Path) -> Path:
+    """The top of the repository around a folder; the folder itself where there is none."""
+    if not folder.is_dir():
+        raise configuration(f"{folder} is not a folder")
+    try:
+        return discover(folder.absolute(), {}).top
+    except OutpostError:
+        # What is wrong is told by whatever needs the repository; settings and schemas do not.
+        return folder.absolute()
