@@ -7,17 +7,21 @@ half of a surrogate pair. A fault says what is wrong and quotes nothing of the b
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from outpost_lsp.errors import OutpostError
 
 
-def read_json(body: bytes) -> Any:
-    """The value that `body` holds; `response` when it is no plain JSON text."""
+def read_json(body: bytes, read_number: Callable[[str], float] = float) -> Any:
+    """The value that `body` holds; `response` when it is no plain JSON text.
+
+    `read_number` reads the numbers that are no integers.
+    """
     try:
         text = body.decode("utf-8")
         # `ValueError` covers bad syntax and a number of thousands of digits alike.
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+        value = json.loads(text, parse_float=read_number, parse_constant=_no_constant, object_pairs_hook=_object)
     except UnicodeDecodeError:
         raise _invalid("it is not UTF-8") from None
     except RecursionError:
@@ -27,6 +31,11 @@ def read_json(body: bytes) -> Any:
     if "\\ud" in text or "\\uD" in text:
         _check_pairs(value)
     return value
+
+
+def without_sign_of_zero(text: str) -> float:
+    """A number in which zero has no sign."""
+    return float(text) + 0.0
 
 
 def _no_constant(_name: str) -> NoReturn:

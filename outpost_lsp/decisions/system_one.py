@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from outpost_lsp.decisions.address import check_base_url, names_version
 from outpost_lsp.decisions.exchange import Exchange
-from outpost_lsp.decisions.strict_json import read_json
+from outpost_lsp.decisions.strict_json import read_json, without_sign_of_zero
 from outpost_lsp.domain.decision import DecisionProviderResult, DecisionRequest
 from outpost_lsp.domain.lossless import encode_json
 from outpost_lsp.errors import OutpostError, configuration
@@ -69,15 +69,14 @@ class SystemOneDecisionProvider:
         except OutpostError as error:
             raise self._named(error, request.model) from error.__cause__
         # Reading a large body would hold up everything else that runs on the event loop.
-        native = read_json(answer) if len(answer) <= _LARGE_BODY else await asyncio.to_thread(read_json, answer)
-        if not isinstance(native, dict):
-            raise OutpostError("response", "the decision service gave an invalid answer: an object is expected")
+        large = len(answer) > _LARGE_BODY
+        native, metadata = await asyncio.to_thread(_read, answer) if large else _read(answer)
         return DecisionProviderResult(
             model=native.get("model"),
             answers=native.get("answers"),
             usage=_usage(native),
             truncated=_truncated(native),
-            metadata=native,
+            metadata=metadata,
         )
 
     async def aclose(self) -> None:
@@ -123,6 +122,18 @@ class SystemOneDecisionProvider:
                 error.details,
             )
         return error
+
+
+def _read(answer: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The body as it came, to be judged, and as it is kept.
+
+    A number that nobody judges may come as negative zero (a confidence that laya rounds for its own use does), which
+    lossless JSON has no room for; it is kept as zero. In an answer it is refused all the same (DEC-21).
+    """
+    native = read_json(answer)
+    if not isinstance(native, dict):
+        raise OutpostError("response", "the decision service gave an invalid answer: an object is expected")
+    return native, read_json(answer, without_sign_of_zero) if b"-0" in answer else native
 
 
 def _key_source(api_key: Any) -> Callable[[], str | None]:
