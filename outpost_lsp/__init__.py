@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from outpost_lsp.decisions.system_one import SystemOneDecisionProvider
     from outpost_lsp.dispatches.brief import Brief
     from outpost_lsp.dispatches.dispatch import dispatch
+    from outpost_lsp.dispatches.fallback import FallbackAgent
     from outpost_lsp.dispatches.observe import ObservationHub
     from outpost_lsp.dispatches.options import Continuation, Journal
+    from outpost_lsp.dispatches.recording import ReplayAgent
     from outpost_lsp.dispatches.result import DispatchResult, Turn
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
     from outpost_lsp.domain.decision import Choice, Decision, Noul, Score
@@ -60,8 +62,10 @@ _HOMES = {
     "decisions.system_one": ("SystemOneDecisionProvider",),
     "dispatches.brief": ("Brief",),
     "dispatches.dispatch": ("dispatch",),
+    "dispatches.fallback": ("FallbackAgent",),
     "dispatches.observe": ("ObservationHub",),
     "dispatches.options": ("Continuation", "Journal"),
+    "dispatches.recording": ("ReplayAgent",),
     "dispatches.result": ("DispatchResult", "Turn"),
     "dispatches.sandboxing": ("WorktreeSandboxProvider",),
     "domain.decision": ("Choice", "Decision", "Noul", "Score"),
@@ -108,6 +112,7 @@ __all__ = [
     "Decision",
     "Delivery",
     "DispatchResult",
+    "FallbackAgent",
     "Finding",
     "Harness",
     "Hook",
@@ -131,6 +136,7 @@ __all__ = [
     "OutpostError",
     "PermissionRule",
     "Permissions",
+    "ReplayAgent",
     "Resources",
     "ResponseError",
     "RoutingContext",

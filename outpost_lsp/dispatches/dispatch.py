@@ -15,14 +15,13 @@ from typing import Any
 from outpost_lsp.dispatches.brief import Brief
 from outpost_lsp.dispatches.execution import Execution
 from outpost_lsp.dispatches.observe import ObservationHub
-from outpost_lsp.dispatches.options import DONE, Continuation, DispatchOptions, Journal, checked
+from outpost_lsp.dispatches.options import DONE, AnyAgent, Continuation, DispatchOptions, Journal, checked
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, WorktreeSandboxProvider
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.usage import UsageLimits
 from outpost_lsp.errors import configuration
-from outpost_lsp.harness.agent import Agent
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.gate import Ask
 from outpost_lsp.harness.response import ResponseSpec
@@ -33,7 +32,7 @@ from outpost_lsp.harness.watchdog import Watchdog
 
 async def dispatch(
     repository: str | Path,
-    agent: Agent,
+    agent: AnyAgent,
     brief: str | Brief,
     *,
     sandbox_provider: SandboxProvider | None = None,
@@ -84,6 +83,8 @@ async def dispatch(
         agent=agent,
         continuation=_continuation(continuation),
         response=response,
+        steering=steering,
+        watchdog=watchdog,
     )
     options = DispatchOptions(
         repository=Path(repository),

@@ -1,122 +1,62 @@
-"""Carrying a validated dispatch through: passes, turns, repairs, and what they leave (DISP-04 to -08, RESP-07, STEER-06)."""
+"""Carrying a validated dispatch through: passes, candidates, turns, repairs (DISP-04 to -08, RESP-07, STEER-06, FALL)."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
 
 import anyio
 
 from outpost_lsp.dispatches.brief import render
+from outpost_lsp.dispatches.builtin_turn import BuiltInTurns
+from outpost_lsp.dispatches.fallback import FailedAttempt, FallbackAgent, FallbackRecord, classified, exhausted
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
-from outpost_lsp.dispatches.result import DispatchResult, Turn
-from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, conversations_of
-from outpost_lsp.dispatches.turns import carried
-from outpost_lsp.domain.event import (
-    ConversationEvent,
-    FinishedEvent,
-    PhaseEvent,
-    PromptEvent,
-    ResultEvent,
-    SteerEvent,
-    SummaryEvent,
-)
-from outpost_lsp.domain.price import UsageCost, usage_cost
-from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.dispatches.outcome import combined, outcome
+from outpost_lsp.dispatches.progress import Progress
+from outpost_lsp.dispatches.recording import ReplayAgent
+from outpost_lsp.dispatches.replay import ReplayedTurns
+from outpost_lsp.dispatches.result import DispatchResult
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
+from outpost_lsp.domain.event import FallbackEvent, PhaseEvent, PromptEvent, SteerEvent
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
-from outpost_lsp.harness.agent import DEFAULT
-from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.agent import DEFAULT, Agent
 from outpost_lsp.harness.cancellation import checkpoint
-from outpost_lsp.harness.gate import Asking, Gate
-from outpost_lsp.harness.loop import Loop
 from outpost_lsp.harness.response import ResponseError, repair_prompt, with_format
-from outpost_lsp.harness.runtime import Activity, Memory, TurnRuntime, captured
-from outpost_lsp.harness.subagent import store_of
-from outpost_lsp.storage.conversations import ConversationStore
-from outpost_lsp.storage.transcript import TranscriptVersion
 
 _SAVING_S: Final = 10.0
+Answer = tuple[str, Any]
+
+
+class Turns(Protocol):
+    """Whatever can carry a turn of a dispatch: a built-in loop, or a recording of one."""
+
+    async def turn(self, sandbox: OpenedSandbox, prompt: str, *, repair: bool = False) -> str: ...
 
 
 class Execution:
     """One dispatch while it runs."""
 
-    def __init__(self, options: DispatchOptions) -> None:
+    def __init__(self, options: DispatchOptions, pass_number: int = 1) -> None:
         self.options = options
-        self.turns: list[Turn] = []
-        self.usage: Usage = ZERO
-        self.notes: list[str] = []
-        self.models: list[str] = []
-        self.conversation: str | None = None
-        self._started = time.monotonic()
-        self._seen: list[tuple[ConversationStore, str]] = []
-        limits = options.agent.harness.limits.usage
-        self._budget = Budget(options.label, limits, options.budget)
-        self._observation = DispatchObservation(options, self.note)
-
-    @property
-    def _sandbox_id(self) -> str:
-        # Each pass has a sandbox of its own, and the first carries the dispatch's name.
-        number = self._observation.pass_number
-        return self.options.dispatch_id if number == 1 else f"{self.options.dispatch_id}-{number}"
-
-    def note(self, text: str) -> None:
-        """Put a line on the run for people to read, once."""
-        if text not in self.notes:
-            self.notes.append(text)
+        self._pass_number = pass_number
+        self._progress = Progress()
+        self._observation = DispatchObservation(options, self._progress.note)
+        self._observation.pass_number = pass_number
+        self._fallback: FallbackRecord | None = None
 
     async def cold(self, provider: SandboxProvider) -> DispatchResult:
         """Every pass in a sandbox of its own, until one is completed (DISP-05)."""
         await self._locate_continuation(provider)
-        results = []
+        results: list[DispatchResult] = []
         for number in range(1, self.options.passes + 1):
-            one = self if number == 1 else Execution(self.options)
-            one._observation.pass_number = number
+            one = self if number == 1 else Execution(self.options, number)
             results.append(await one._cold_pass(provider))
             if results[-1].completed:
                 break
-        return results[0] if len(results) == 1 else _combined(results)
-
-    async def _locate_continuation(self, provider: SandboxProvider) -> None:
-        continuation = self.options.continuation
-        find = getattr(provider, "conversations", None)
-        if continuation is None or find is None:
-            return
-        store: Any = self.options.agent.harness.conversations
-        if store is DEFAULT:
-            store = await find(self.options.repository)
-        if not store.exists(continuation.id):
-            raise OutpostError(
-                "session",
-                f"there is no conversation {continuation.id}",
-                {"conversation": continuation.id},
-            )
-
-    async def _cold_pass(self, provider: SandboxProvider) -> DispatchResult:
-        with self._steered():
-            await self._observation.start()
-            status: Any = "failed"
-            failure: BaseException | None = None
-            completed = False
-            try:
-                async with provider.open(self.options.repository, self._sandbox_id) as sandbox:
-                    answer = await self._run(sandbox)
-                result = self._result(sandbox, answer)
-                status, completed = "done", result.completed
-                return result
-            except asyncio.CancelledError as error:
-                status, failure = "cancelled", error
-                self._record(error)
-                raise
-            except Exception as error:
-                failure = error
-                self._record(error)
-                raise
-            finally:
-                await self._observation.finish(status, completed=completed, usage=self.usage, failure=failure)
+        return combined(results)
 
     async def in_opened(self, sandbox: OpenedSandbox) -> DispatchResult:
         """All passes in a sandbox that stays open afterwards (DISP-15)."""
@@ -128,19 +68,59 @@ class Execution:
         finally:
             sandbox.is_busy = False
 
+    async def _locate_continuation(self, provider: SandboxProvider) -> None:
+        continuation, agent = self.options.continuation, self.options.agent
+        find = getattr(provider, "conversations", None)
+        if continuation is None or find is None or not isinstance(agent, Agent):
+            return
+        store: Any = agent.harness.conversations
+        if store is DEFAULT:
+            store = await find(self.options.repository)
+        if not store.exists(continuation.id):
+            raise OutpostError(
+                "session", f"there is no conversation {continuation.id}", {"conversation": continuation.id}
+            )
+
+    async def _cold_pass(self, provider: SandboxProvider) -> DispatchResult:
+        progress, observation = self._progress, self._observation
+        with observation.attached_steering():
+            observation.start()
+            status: Literal["done", "failed", "cancelled"] = "failed"
+            failure: BaseException | None = None
+            completed = False
+            try:
+                async with provider.open(self.options.repository, self._sandbox_id) as sandbox:
+                    answer = await self._run(sandbox)
+                result = outcome(self.options, progress, observation, sandbox, answer, self._fallback)
+                status, completed = "done", result.completed
+                return result
+            except BaseException as error:
+                status = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
+                failure = error
+                progress.record(error, observation.journal_path)
+                raise
+            finally:
+                await observation.finish(status, completed=completed, usage=progress.usage, failure=failure)
+
+    @property
+    def _sandbox_id(self) -> str:
+        # Each pass has a sandbox of its own, and the first carries the dispatch's name.
+        own = self.options.dispatch_id
+        return own if self._pass_number == 1 else f"{own}-{self._pass_number}"
+
     # Inside a sandbox
 
-    async def _run(self, sandbox: OpenedSandbox) -> tuple[str, Any]:
-        self._observation.opened(sandbox)
+    async def _run(self, sandbox: OpenedSandbox) -> Answer:
+        await self._observation.opened(sandbox)
         for note in sandbox.notes:
-            self.note(note)
+            self._progress.note(note)
         try:
-            answer = await self._turns(sandbox)
+            answer = await self._candidates(sandbox)
             # No late result: cancelled meanwhile means cancelled (DISP-16).
             await checkpoint()
             return answer
         except BaseException as error:
-            await self._save_after_failure(sandbox, error)
+            self._progress.save_after_failure(error, sandbox.directory)
             raise
         finally:
             await self._freeze(sandbox)
@@ -150,14 +130,66 @@ class Execution:
             try:
                 changes = await sandbox.freeze()
             except OutpostError as error:
-                self.note(f"what the agent changed could not be collected: {error.message}")
+                self._progress.note(f"what the agent changed could not be collected: {error.message}")
                 return
             if changes is not None:
                 await self._observation.commits(sandbox, changes)
 
-    async def _turns(self, sandbox: OpenedSandbox) -> tuple[str, Any]:
-        options, emit = self.options, self._observation.emit
-        emit(PhaseEvent(name="preparing prompt", directory=str(sandbox.directory)))
+    async def _candidates(self, sandbox: OpenedSandbox) -> Answer:
+        """The agent, or the candidates of a fallback agent one after the other, in the same sandbox (FALL-03)."""
+        agent = self.options.agent
+        if not isinstance(agent, FallbackAgent):
+            return await self._turns(sandbox, self._carrier(agent, self.options.label))
+        attempts: list[FailedAttempt] = []
+        for index, candidate in enumerate(agent.candidates):
+            try:
+                answer = await self._turns(sandbox, self._carrier(candidate, agent.names[index]))
+            except OutpostError as error:
+                if not self._moves_on(agent, index, error, attempts):
+                    if len(attempts) == len(agent.candidates):
+                        fault = exhausted(attempts, error)
+                        record_recovery(fault, {"fallback": [attempt.to_json() for attempt in attempts]})
+                        raise fault from (None if fault is error else error)
+                    raise
+                continue
+            self._fallback = FallbackRecord(selected=agent.candidate(index), attempts=tuple(attempts))
+            return answer
+        raise AssertionError("the last candidate answers or raises")
+
+    def _moves_on(self, agent: FallbackAgent, index: int, error: OutpostError, attempts: list[FailedAttempt]) -> bool:
+        failure = classified(error)
+        if failure is None or failure.kind not in agent.on:
+            return False
+        own = agent.candidate(index)
+        attempts.append(
+            FailedAttempt(**own.model_dump(), failure=failure.kind, message=failure.message, reset_at=failure.reset_at)
+        )
+        if index + 1 == len(agent.candidates):
+            return False
+        self._observation.emit(
+            FallbackEvent(
+                from_=own,
+                to=agent.candidate(index + 1),
+                failure=failure.kind,
+                message=failure.message,
+                reset_at=failure.reset_at,
+            )
+        )
+        # The next one starts from the original brief, with a conversation of its own (FALL-03, FALL-05).
+        self._observation.pass_number += 1
+        self._progress.conversation = None
+        return True
+
+    def _carrier(self, agent: Agent | ReplayAgent, name: str) -> Turns:
+        if isinstance(agent, ReplayAgent):
+            return ReplayedTurns(agent, self.options, self._observation, self._progress)
+        return BuiltInTurns(agent, name, self.options, self._observation, self._progress)
+
+    # Turns
+
+    async def _turns(self, sandbox: OpenedSandbox, carrier: Turns) -> Answer:
+        options, observation = self.options, self._observation
+        observation.emit(PhaseEvent(name="preparing prompt", directory=str(sandbox.directory)))
         prompt = await render(
             options.brief,
             lease=sandbox.lease,
@@ -166,229 +198,41 @@ class Execution:
             warn=options.warn,
             diagnostic=options.diagnostic,
         )
-        text = await self._turn(sandbox, with_format(prompt, options.response))
-        text = await self._resumed(sandbox, text)
+        text = await self._turn(sandbox, carrier, with_format(prompt, options.response))
+        text = await self._resumed(sandbox, carrier, text)
         if options.response is None:
             return text, None
-        return await self._typed(sandbox, text)
+        return await self._typed(sandbox, carrier, text)
 
-    async def _typed(self, sandbox: OpenedSandbox, text: str) -> tuple[str, Any]:
+    async def _turn(self, sandbox: OpenedSandbox, carrier: Turns, prompt: str, *, repair: bool = False) -> str:
+        self._observation.emit(PromptEvent(text=prompt))
+        return await carrier.turn(sandbox, prompt, repair=repair)
+
+    async def _typed(self, sandbox: OpenedSandbox, carrier: Turns, text: str) -> Answer:
         response = self.options.response
         assert response is not None
         for attempts_left in range(response.repairs, -1, -1):
             try:
                 return text, response.read(text)
             except ResponseError as error:
-                if attempts_left == 0 or self.conversation is None:
-                    record_recovery(error, {"turns": len(self.turns)})
+                if attempts_left == 0 or self._progress.conversation is None:
+                    record_recovery(error, {"turns": len(self._progress.turns)})
                     raise
                 prompt = with_format(repair_prompt(error, attempts_left - 1), response)
-            text = await self._turn(sandbox, prompt, repair=True)
-            text = await self._resumed(sandbox, text)
+            text = await self._turn(sandbox, carrier, prompt, repair=True)
+            text = await self._resumed(sandbox, carrier, text)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _resumed(self, sandbox: OpenedSandbox, text: str) -> str:
+    async def _resumed(self, sandbox: OpenedSandbox, carrier: Turns, text: str) -> str:
         """Texts that arrived after the agent answered continue the conversation (STEER-06)."""
         steering = self.options.steering
-        while steering is not None and self.conversation is not None and steering.has(None):
+        while steering is not None and self._progress.conversation is not None and steering.has(None):
             texts = steering.take(None, "resumed")
             for one in texts:
                 self._observation.emit(SteerEvent(text=one, mode="resumed"))
-            text = await self._turn(sandbox, with_format("\n\n".join(texts), self.options.response))
+            prompt = with_format("\n\n".join(texts), self.options.response)
+            text = await self._turn(sandbox, carrier, prompt)
         return text
-
-    async def _turn(self, sandbox: OpenedSandbox, prompt: str, *, repair: bool = False) -> str:
-        options = self.options
-        self._observation.emit(PromptEvent(text=prompt))
-        runtime = self._runtime(sandbox, repair=repair)
-        started = time.monotonic()
-        store = store_of(options.agent, runtime)
-        memory = self._memory(store)
-        if memory.conversation is not None and store is not None:
-            self.conversation = memory.conversation
-            self._seen.append((store, memory.conversation))
-            self._observation.emit(ConversationEvent(id=memory.conversation))
-        self._observation.emit(PhaseEvent(name="running", agent=options.label))
-        permissions = options.agent.harness.permissions
-        loop = Loop(
-            runtime,
-            options.agent,
-            name=options.label,
-            memory=memory,
-            budget=self._budget,
-            gate=Gate((permissions,) if permissions is not None else (), runtime.asking),
-        )
-        status = 1
-        try:
-            text = await carried(
-                loop.run(prompt),
-                activity=runtime.activity,
-                deadline_s=options.deadline_s,
-                idle_s=options.idle_s,
-                idle_warning_s=options.idle_warning_s,
-                emit=self._observation.emit,
-            )
-            status = 0
-            self._observation.emit(ResultEvent(text=text))
-            self._observation.emit(FinishedEvent())
-        finally:
-            memory.close()
-            self._seen.extend(runtime.conversations)
-            self.usage = self.usage + runtime.total
-            self.models.extend(model for model in runtime.answered_models if model not in self.models)
-            duration_ms = round((time.monotonic() - started) * 1000)
-            self._observation.emit(SummaryEvent(duration_ms=duration_ms, status=status, tokens=runtime.total))
-        await self._observation.watchdog_settled()
-        transcript = None
-        if store is not None and self.conversation is not None:
-            transcript = captured(store, self.conversation)
-        self.turns.append(
-            Turn(
-                text=text,
-                usage=runtime.total,
-                duration_ms=duration_ms,
-                conversation=self.conversation,
-                transcript=transcript,
-            )
-        )
-        return text
-
-    def _runtime(self, sandbox: OpenedSandbox, *, repair: bool) -> TurnRuntime:
-        options = self.options
-        activity = Activity()
-        store = None
-        if sandbox.layout is not None:
-            store = conversations_of(sandbox.layout)
-        runtime = TurnRuntime(
-            lease=sandbox.lease,
-            observe=self._observation.emit,
-            observe_decision=self._observation.emit_decision,
-            asking=Asking(options.ask, activity.hold),
-            activity=activity,
-            note=self.note,
-            steering=self._observation.steering,
-            store=store,
-            on_receipt=options.on_receipt,
-            verbose=self._observation.verbose,
-            attribute_usage=options.prices is not None,
-            read_only=repair,
-        )
-        self._observation.runtime = runtime
-        runtime.total = ZERO
-        return runtime
-
-    def _memory(self, store: ConversationStore | None) -> Memory:
-        agent, continuation = self.options.agent, self.options.continuation
-        if store is None:
-            return Memory(None)
-        version: TranscriptVersion = 1 if agent.harness.routing is None else 2
-        if self.conversation is not None:
-            return Memory(store.open(self.conversation, version=version))
-        if continuation is None:
-            return Memory(store.create(model=agent.model.name, version=version))
-        if continuation.fork:
-            return Memory(store.fork(continuation.id, model=agent.model.name, version=version))
-        return Memory(store.open(continuation.id, version=version))
-
-    # The end
-
-    async def _save_after_failure(self, sandbox: OpenedSandbox, error: BaseException) -> None:
-        record_recovery(error, {"directory": str(sandbox.directory)})
-        for store, conversation in self._seen:
-            try:
-                record_recovery(error, {"transcript": str(captured(store, conversation))})
-            except OutpostError as fault:
-                record_recovery(error, {"capture": fault.message})
-
-    def _record(self, error: BaseException) -> None:
-        record_recovery(
-            error,
-            {
-                "conversation": self.conversation,
-                "usage": self.usage,
-                "notes": tuple(self.notes),
-                "models": tuple(self.models),
-                "journal": self._observation.journal_path,
-            },
-        )
-
-    def _result(self, sandbox: OpenedSandbox, answer: tuple[str, Any]) -> DispatchResult:
-        last, value = answer
-        options = self.options
-        marker = next((marker for marker in options.until if marker in last), None)
-        cost = self._cost()
-        snapshot = sandbox.snapshot
-        completed = marker is not None or options.response is not None
-        text = "\n".join(turn.text for turn in self.turns)
-        return DispatchResult(
-            text=text,
-            turns=tuple(self.turns),
-            usage=self.usage,
-            response=value,
-            completed=completed,
-            completion=marker,
-            conversation=self.conversation,
-            transcript=self.turns[-1].transcript,
-            journal=self._observation.journal_path,
-            changes=sandbox.changes,
-            cost=cost,
-            models=tuple(self.models),
-            notes=tuple(self.notes),
-            branch="HEAD",
-            directory=sandbox.directory,
-            base="" if snapshot is None else snapshot.head,
-            retained_directory=sandbox.retained_directory,
-            observer_errors=self._observation.errors,
-            dispatch_id=options.dispatch_id,
-            report_data=self._observation.report(self._report_fields(text, cost, sandbox, completed=completed)),
-        )
-
-    def _cost(self) -> UsageCost | None:
-        if self.options.prices is None:
-            return None
-        try:
-            return usage_cost(self.usage, self.options.prices)
-        except OutpostError as error:
-            # A failing calculation is no failing run (PRICE-07).
-            self.options.warn(f"the cost could not be worked out: {error.message}")
-            return None
-
-    def _report_fields(
-        self, text: str, cost: UsageCost | None, sandbox: OpenedSandbox, *, completed: bool
-    ) -> Mapping[str, Any]:
-        changes = sandbox.changes
-        diff = None
-        if changes is not None:
-            diff = {
-                "baseline": changes.base,
-                "head": changes.commit,
-                "files": [
-                    {
-                        "paths": [file.path] if file.old_path is None else [file.old_path, file.path],
-                        "added": file.insertions,
-                        "removed": file.deletions,
-                        "binary": file.binary,
-                    }
-                    for file in changes.files
-                ],
-                "files_changed": len(changes.files),
-                "added": sum(file.insertions for file in changes.files),
-                "removed": sum(file.deletions for file in changes.files),
-                "binary_files": sum(file.binary for file in changes.files),
-            }
-        return {
-            "completed": completed,
-            "text": text,
-            "branch": "HEAD",
-            "commits": [],
-            "duration_ms": round((time.monotonic() - self._started) * 1000),
-            "usage": self.usage.to_json(),
-            "cost": None if cost is None else cost.to_json(),
-            "diff": diff,
-        }
-
-    def _steered(self) -> Any:
-        return self._observation.attached_steering()
 
 
 class _Borrowed:
@@ -399,22 +243,6 @@ class _Borrowed:
     def __init__(self, sandbox: OpenedSandbox) -> None:
         self._sandbox = sandbox
 
-    def open(self, _folder: Any, _run_id: str, /) -> Any:
-        from contextlib import nullcontext
-
+    def open(self, _folder: Path, _run_id: str, /) -> Any:
         self._sandbox.changes = None
         return nullcontext(self._sandbox)
-
-
-def _combined(results: list[DispatchResult]) -> DispatchResult:
-    from dataclasses import replace
-
-    usage = ZERO
-    for result in results:
-        usage = usage + result.usage
-    return replace(
-        results[-1],
-        text="\n".join(result.text for result in results),
-        turns=tuple(turn for result in results for turn in result.turns),
-        usage=usage,
-    )

@@ -76,11 +76,11 @@ class DispatchObservation:
         """What observers did wrong (FAULT-07)."""
         return (*self._observer_errors, *self._hub.errors)
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """The first observation of a dispatch."""
         self._hub.emit(DispatchStartEvent(), "harness")
 
-    def opened(self, sandbox: OpenedSandbox) -> None:
+    async def opened(self, sandbox: OpenedSandbox) -> None:
         """The sandbox is there, and with it the folder the journal goes to."""
         journal = self._options.journal
         if journal is None or self._journal is not None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from outpost_lsp.dispatches.brief import Brief
+from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub, patterns
+from outpost_lsp.dispatches.recording import ReplayAgent
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.record import Declaration, NonBlank
@@ -24,6 +26,9 @@ from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
 
 DONE: Final = "<outpost>done</outpost>"
+
+
+AnyAgent = Agent | FallbackAgent | ReplayAgent
 
 
 class Continuation(Declaration):
@@ -49,7 +54,7 @@ class DispatchOptions:
     """Everything a dispatch was asked for, in its final form."""
 
     repository: Path
-    agent: Agent
+    agent: AnyAgent
     brief: Brief
     label: str
     observe: Callable[[Event], None] | None
@@ -85,9 +90,11 @@ def checked(
     agent: Any,
     continuation: Continuation | None,
     response: ResponseSpec | None,
+    steering: Steering | None,
+    watchdog: Any,
 ) -> tuple[tuple[str, ...], tuple[re.Pattern[str], ...]]:
     """Refuse what contradicts itself; gives the completion markers and the compiled patterns."""
-    if not isinstance(agent, Agent):
+    if not isinstance(agent, Agent | FallbackAgent | ReplayAgent):
         raise configuration(f"dispatch: agent: an Agent is expected, not {type(agent).__name__}")
     if type(passes) is not int or passes < 1:
         raise configuration("dispatch: passes: a positive integer is expected")
@@ -109,9 +116,30 @@ def checked(
         raise configuration(
             "dispatch: passes: more than one pass goes with neither a typed response nor a continuation"
         )
-    if not agent.harness.keeps_conversations:
-        if continuation is not None:
-            raise configuration("dispatch: continuation: the agent keeps no conversations")
-        if response is not None and response.repairs > 0:
-            raise configuration("dispatch: response: repairs need an agent that keeps conversations")
+    _check_agent(agent, continuation, response, steering=steering, watchdog=watchdog)
     return markers, patterns(redact)
+
+
+def _check_agent(
+    agent: AnyAgent,
+    continuation: Continuation | None,
+    response: ResponseSpec | None,
+    *,
+    steering: Steering | None,
+    watchdog: Any,
+) -> None:
+    """What only some agents can do is refused before anything is allocated."""
+    if isinstance(agent, ReplayAgent):
+        wanted = {"continuation": continuation, "steering": steering, "watchdog": watchdog}
+        if unsuited := next((name for name, value in wanted.items() if value is not None), None):
+            raise configuration(f"dispatch: {unsuited}: a replay cannot be continued, steered or watched")
+        return
+    if isinstance(agent, FallbackAgent) and continuation is not None:
+        raise configuration("dispatch: continuation: continue with the candidate that held the conversation")
+    agents = agent.candidates if isinstance(agent, FallbackAgent) else (agent,)
+    if all(one.harness.keeps_conversations for one in agents):
+        return
+    if continuation is not None:
+        raise configuration("dispatch: continuation: the agent keeps no conversations")
+    if response is not None and response.repairs > 0:
+        raise configuration("dispatch: response: repairs need an agent that keeps conversations")

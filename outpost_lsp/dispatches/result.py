@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from outpost_lsp.dispatches.fallback import FallbackRecord
 from outpost_lsp.dispatches.report import ReportData, render_report
 from outpost_lsp.domain.price import UsageCost
 from outpost_lsp.domain.usage import ZERO, Usage
@@ -52,6 +53,7 @@ class DispatchResult:
     base: str = ""
     commits: tuple[Mapping[str, Any], ...] = ()
     retained_directory: Path | None = None
+    fallback: FallbackRecord | None = None
     observer_errors: tuple[str, ...] = ()
     dispatch_id: str = ""
     report_data: ReportData = field(repr=False)

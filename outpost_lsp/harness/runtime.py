@@ -94,6 +94,8 @@ class TurnRuntime:
     attribute_usage: bool = False
     read_only: bool = False
     """A repair turn keeps only read-only tools (RESP-08, LOOP-23)."""
+    spent: Usage = ZERO
+    """What earlier turns of the dispatch used; receipts tell the total of both."""
     fatal: OutpostError | None = None
     """Ends the turn at the next event, whatever policies say: a watchdog gave up."""
     total: Usage = ZERO
@@ -131,7 +133,7 @@ class TurnRuntime:
                     source=source,
                     model=model,
                     delta=usage,
-                    total=self.total,
+                    total=self.spent + self.total,
                     budgets=budgets,
                 )
             )

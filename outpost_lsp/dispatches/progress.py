@@ -1,0 +1,62 @@
+"""What a dispatch has done so far: its turns, what they used, and what a person should know."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outpost_lsp.dispatches.result import Turn
+from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.errors import OutpostError, record_recovery
+from outpost_lsp.harness.runtime import captured
+from outpost_lsp.storage.conversations import ConversationStore
+
+
+@dataclass(slots=True)
+class Progress:
+    """The running account of one dispatch. `conversation` is the one to continue, `seen` all that were opened."""
+
+    turns: list[Turn] = field(default_factory=list)
+    usage: Usage = ZERO
+    notes: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    conversation: str | None = None
+    seen: list[tuple[ConversationStore, str]] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def note(self, text: str) -> None:
+        """Put a line on the run for people to read, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def answered_by(self, models: list[str]) -> None:
+        """Remember which models really answered."""
+        self.models.extend(model for model in models if model not in self.models)
+
+    @property
+    def duration_ms(self) -> int:
+        """How long the dispatch has lasted."""
+        return round((time.monotonic() - self.started) * 1000)
+
+    def save_after_failure(self, error: BaseException, directory: Path) -> None:
+        """Say with the fault where the work and the conversations are (DISP-06, DISP-07)."""
+        record_recovery(error, {"directory": str(directory)})
+        for store, conversation in self.seen:
+            try:
+                record_recovery(error, {"transcript": str(captured(store, conversation))})
+            except OutpostError as fault:
+                record_recovery(error, {"capture": fault.message})
+
+    def record(self, error: BaseException, journal: Path | None) -> None:
+        """What a caller needs of a dispatch that gave no result."""
+        record_recovery(
+            error,
+            {
+                "conversation": self.conversation,
+                "usage": self.usage,
+                "notes": tuple(self.notes),
+                "models": tuple(self.models),
+                "journal": journal,
+            },
+        )

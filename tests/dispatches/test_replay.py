@@ -1,0 +1,203 @@
+"""Going through a recorded dispatch again (RPL rules)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outpost_lsp import (
+    Agent,
+    Choice,
+    Decision,
+    Harness,
+    Journal,
+    ModelRouting,
+    ObservationHub,
+    OutpostError,
+    ReplayAgent,
+    ScriptedDecisionProvider,
+    Steering,
+    Subagent,
+    Tool,
+)
+from tests.harness.stage import Stage, calls, echo, provider, says, usage
+
+ANY: dict[str, Any] = {"type": "object"}
+
+
+def write_tool() -> Tool:
+    async def write(value: Any, context: Any) -> str:
+        await context.sandbox.files.write(value["path"], value["text"].encode())
+        return "written"
+
+    return Tool("write", "Write.", ANY, write)
+
+
+def routed(*labels: str) -> ModelRouting:
+    return ModelRouting(
+        provider=ScriptedDecisionProvider([(label, 0.9) for label in labels]),
+        model="auto",
+        decision=Decision({"route": Choice("Choose.", {"fast": "a", "deep": "b"})}),
+        question="route",
+        models={"fast": "small", "deep": "large"},
+        fallback="deep",
+    )
+
+
+def story(stage: Stage) -> list[dict[str, Any]]:
+    """What happened, without times, run ids of the replay or the dispatch's own events."""
+    left_out = {"phase", "prompt", "summary", "text-delta"}
+    return [
+        {key: value for key, value in event.to_json().items() if key not in ("at", "pass", "durationMs")}
+        for event in stage.events
+        if event.kind not in left_out
+    ]
+
+
+async def recorded(stage: Stage, tmp_path: Path, *, verbose: bool = False) -> tuple[Path, Any, list[Any]]:
+    path = tmp_path / "journal.jsonl"
+    seen: list[Any] = []
+    child = Agent("c", Harness(provider(says("child"))))
+    model = provider(
+        calls(("write", {"path": "new.txt", "text": "agent\n"}), ("review", {"prompt": "x"})),
+        says("done", tokens=usage(5, 1, 2)),
+    )
+    subject = Agent(
+        "m",
+        Harness(model, tools=[write_tool(), Subagent("review", "R.", child)], routing=routed("fast", "deep")),
+    )
+    result = await stage.run(
+        subject,
+        journal=Journal(path=path, verbose=verbose),
+        observation=ObservationHub([seen.append], verbose=verbose),
+    )
+    return path, result, seen
+
+
+async def test_RPL_01_02_a_replay_gives_the_same_events_usage_and_changes(stage: Stage, tmp_path: Path) -> None:
+    path, first, _ = await recorded(stage, tmp_path)
+    before = story(stage)
+    stage.events.clear()
+    again = await stage.run(ReplayAgent(path))
+    assert story(stage) == before
+    assert again.usage == first.usage
+    assert again.text == first.text
+    assert again.changes.tree == first.changes.tree
+    assert again.conversation is None
+
+
+async def test_RPL_03_decisions_are_emitted_at_their_place_and_details_need_a_verbose_hub(
+    stage: Stage, tmp_path: Path
+) -> None:
+    path, _, _ = await recorded(stage, tmp_path, verbose=True)
+    for verbose, wanted in ((True, 8), (False, 4)):
+        seen: list[Any] = []
+        await stage.run(ReplayAgent(path), observation=ObservationHub([seen.append], verbose=verbose))
+        decisions = [one for one in seen if one.source == "decision"]
+        assert len(decisions) == wanted
+        kinds = [one.event.kind for one in seen]
+        assert kinds.index("decision") < kinds.index("model-route")
+
+
+async def test_RPL_05_a_difference_is_a_replay_fault_or_a_warning(stage: Stage, tmp_path: Path) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path), "another brief")
+    assert (caught.value.code, caught.value.details["kind"]) == ("replay", "prompt")
+    stage.events.clear()
+    await stage.run(ReplayAgent(path, divergence="warn"), "another brief")
+    assert any("prompt" in event.message for event in stage.of("warning"))
+    (stage.repository / "more.txt").write_text("meanwhile\n")
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert caught.value.details["kind"] == "baseline"
+
+
+async def test_RPL_06_a_recorded_failure_is_raised_again_after_its_events(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    model = provider(calls(("echo", {"text": "x"})), OutpostError("quota", "HTTP 429"))
+    with pytest.raises(OutpostError):
+        await stage.run(Agent("m", Harness(model, tools=[echo])), journal=Journal(path=path))
+    stage.events.clear()
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert (caught.value.code, caught.value.message, caught.value.details["replayed"]) == ("quota", "HTTP 429", True)
+    assert len(stage.of("tool-result")) == 1
+
+
+async def test_RPL_08_steered_runs_replay_turn_by_turn(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    steering = Steering()
+
+    def observe(event: Any) -> None:
+        stage.events.append(event)
+
+    import asyncio
+
+    sent = asyncio.ensure_future(steering.send("mind the tests"))
+    await asyncio.sleep(0)
+    await stage.run(
+        Agent("m", Harness(provider(says("one")))), steering=steering, observe=observe, journal=Journal(path=path)
+    )
+    await sent
+    before = story(stage)
+    stage.events.clear()
+    await stage.run(ReplayAgent(path))
+    assert story(stage) == before
+
+
+async def test_RPL_09_a_recording_is_replayed_once_and_can_do_nothing_else(stage: Stage, tmp_path: Path) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    replay = ReplayAgent(path)
+    assert replay.remaining_turns == 1
+    for options in ({"continuation": "x"}, {"steering": Steering()}, {"watchdog": {"max_repeats": 2}}):
+        with pytest.raises(OutpostError) as caught:
+            await stage.run(replay, **options)
+        assert caught.value.code == "configuration"
+    await stage.run(replay)
+    assert replay.remaining_turns == 0
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(replay)
+    assert caught.value.code == "configuration"
+    with pytest.raises(OutpostError):
+        Subagent("replay", "R.", replay)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "configuration"),
+        ('{"seq": 1}\n', "configuration"),
+    ],
+)
+def test_RPL_04_a_journal_without_turns_is_refused(tmp_path: Path, text: str, code: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(text)
+    with pytest.raises(OutpostError) as caught:
+        ReplayAgent(path)
+    assert caught.value.code == code
+    with pytest.raises(OutpostError):
+        ReplayAgent(tmp_path / "missing.jsonl")
+
+
+async def test_RPL_04_a_malformed_decision_names_itself(stage: Stage, tmp_path: Path) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    lines = path.read_text().splitlines()
+    index = next(number for number, line in enumerate(lines) if '"kind":"decision"' in line)
+    lines[index] = lines[index].replace('"status":"started"', '"status":"napping"')
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert caught.value.code == "configuration"
+    assert "decision" in caught.value.message
+
+
+async def test_REL_21_a_torn_last_line_and_a_foreign_one_cost_only_themselves(stage: Stage, tmp_path: Path) -> None:
+    path, first, _ = await recorded(stage, tmp_path)
+    lines = path.read_text().splitlines()
+    lines.insert(3, "not json")
+    path.write_text("\n".join(lines) + '\n{"seq": 99, "at"')
+    again = await stage.run(ReplayAgent(path))
+    assert again.usage == first.usage
