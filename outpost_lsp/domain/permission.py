@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -47,8 +47,9 @@ class PermissionRule(Declaration):
         paths: Sequence[str] | None = None,
         commands: Sequence[str] | None = None,
         reason: str | None = None,
+        **unknown: Any,
     ) -> None:
-        super().__init__(effect=effect, tools=tools, paths=paths, commands=commands, reason=reason)
+        super().__init__(effect=effect, tools=tools, paths=paths, commands=commands, reason=reason, **unknown)
 
     def matches(self, tool: str, paths: Sequence[str | None], command: str | None) -> bool:
         """Whether the rule speaks of this call. A path that escapes the root is `None` and matches nothing (PERM-05)."""
@@ -73,8 +74,8 @@ class Permissions(Declaration):
     rules: tuple[PermissionRule, ...] = ()
     default: Effect = "allow"
 
-    def __init__(self, rules: Sequence[PermissionRule] = (), default: Effect = "allow") -> None:
-        super().__init__(rules=tuple(rules), default=default)
+    def __init__(self, rules: Sequence[PermissionRule] = (), default: Effect = "allow", **unknown: Any) -> None:
+        super().__init__(rules=rules, default=default, **unknown)
 
     def verdict(self, tool: str, resources: Resources) -> Verdict:
         """What the rules say of a call of `tool` on `resources`."""

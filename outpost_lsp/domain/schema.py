@@ -19,7 +19,8 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    # An integer may be too large for a float, which is no reason to call it infinite.
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def _is_type(value: Any) -> bool:
@@ -138,7 +139,7 @@ def _has_type(value: Any, name: str) -> bool:
         case "null":
             return value is None
         case "integer":
-            return _is_number(value) and float(value).is_integer()
+            return _is_number(value) and (type(value) is int or value.is_integer())
         case _:
             return _is_number(value)
 

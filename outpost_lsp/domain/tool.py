@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    InstanceOf,
     StrictBool,
     TypeAdapter,
     ValidationError,
@@ -26,6 +28,9 @@ from outpost_lsp.domain.record import Declaration, NonBlank
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.domain.schema import check_schema, schema_issues
 from outpost_lsp.errors import OutpostError
+
+_PREFIX: Final = "argument_"
+_INPUT_CONFIG: Final = ConfigDict(extra="forbid")
 
 ToolName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -86,6 +91,7 @@ class Tool(Declaration):
         execute: Execute,
         read_only: bool = False,
         resources: ResourcesOf | None = None,
+        **unknown: Any,
     ) -> None:
         super().__init__(
             name=name,
@@ -94,6 +100,7 @@ class Tool(Declaration):
             execute=execute,
             read_only=read_only,
             resources=resources,
+            **unknown,
         )
 
     @field_validator("input")
@@ -104,27 +111,18 @@ class Tool(Declaration):
                 check_schema(value)
             except OutpostError as error:
                 raise ValueError(error.message) from error
-            schema: Mapping[str, Any] = value
-        elif isinstance(value, type) and issubclass(value, BaseModel):
-            schema = value.model_json_schema()
-        elif isinstance(value, TypeAdapter):
-            schema = value.json_schema()
-        else:
+            # What the caller does with the object afterwards is no part of the tool (PY-02).
+            value = copy.deepcopy(dict(value))
+        elif not (isinstance(value, type) and issubclass(value, BaseModel)) and not isinstance(value, TypeAdapter):
             raise ValueError("a JSON Schema object, a pydantic model or a TypeAdapter is expected")
-        if schema.get("type") != "object":
+        if _input_schema(value).get("type") != "object":
             raise ValueError('the root type must be "object"')
         return value
 
     @cached_property
     def spec(self) -> ToolSpec:
         """The tool as the model sees it, made once."""
-        if isinstance(self.input, Mapping):
-            schema: Mapping[str, Any] = self.input
-        elif isinstance(self.input, TypeAdapter):
-            schema = self.input.json_schema()
-        else:
-            schema = self.input.model_json_schema()
-        return ToolSpec(self.name, self.description, schema)
+        return ToolSpec(self.name, self.description, _input_schema(self.input))
 
     def validated(self, raw: Any) -> Any:
         """The input that `execute` gets; `InvalidInputError` with every issue otherwise."""
@@ -144,21 +142,23 @@ class Tool(Declaration):
         if self.resources is None:
             return Resources()
         found = self.resources(value)
-        if isinstance(found, Resources):
-            return found
         if isinstance(found, Mapping) and not set(found) - {"paths", "command"}:
-            return Resources(tuple(found.get("paths") or ()), found.get("command"))
-        raise OutpostError("configuration", f"tool {self.name}: resources must give paths and a command")
+            paths = found.get("paths") or ()
+            if isinstance(paths, Sequence) and not isinstance(paths, str):
+                found = Resources(tuple(paths), found.get("command"))
+        if not isinstance(found, Resources) or not all(isinstance(path, str) for path in found.paths):
+            raise OutpostError("configuration", f"tool {self.name}: resources must give paths and a command")
+        return found
 
 
 class Toolset(Declaration):
     """Tools under one name; may hold other toolsets."""
 
     name: ToolName
-    tools: tuple[Tool | Toolset, ...]
+    tools: tuple[InstanceOf[Tool] | InstanceOf[Toolset], ...]
 
-    def __init__(self, name: str, tools: Iterable[Tool | Toolset]) -> None:
-        super().__init__(name=name, tools=tuple(tools))
+    def __init__(self, name: str, tools: Iterable[Tool | Toolset], **unknown: Any) -> None:
+        super().__init__(name=name, tools=tuple(tools), **unknown)
 
 
 def flatten(tools: Iterable[Tool | Toolset]) -> tuple[Tool, ...]:
@@ -210,7 +210,7 @@ def tool(
         if not text:
             raise OutpostError("configuration", f"tool {target.__name__}: a description or a docstring is needed")
         fields, context_name = _parameters(target)
-        model = create_model(f"{target.__name__}_input", __config__=ConfigDict(extra="forbid"), **fields)
+        model = create_model(f"{target.__name__}_input", __config__=_INPUT_CONFIG, **fields)
 
         if inspect.iscoroutinefunction(target):
 
@@ -237,15 +237,30 @@ def _parameters(target: Callable[..., Any]) -> tuple[dict[str, Any], str | None]
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise OutpostError("configuration", f"tool {target.__name__}: {parameter} cannot be filled by a model")
-        fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
+        # The prefix keeps names such as `json` or `model_x` from meaning something to pydantic.
+        fields[f"{_PREFIX}{parameter.name}"] = (
+            Annotated[hint, Field(alias=parameter.name)],
+            ... if parameter.default is parameter.empty else parameter.default,
+        )
     return fields, context_name
 
 
 def _arguments(value: Any, fields: Iterable[str], context_name: str | None, context: ToolContext) -> dict[str, Any]:
-    arguments = {name: getattr(value, name) for name in fields}
+    arguments = {name.removeprefix(_PREFIX): getattr(value, name) for name in fields}
     if context_name is not None:
         arguments[context_name] = context
     return arguments
+
+
+def _input_schema(input: Any) -> Mapping[str, Any]:
+    if isinstance(input, Mapping):
+        return input
+    schema = input.json_schema() if isinstance(input, TypeAdapter) else input.model_json_schema()
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        # A model that holds itself stands among the definitions only; services want an object at the root.
+        schema = {**schema["$defs"][reference.rpartition("/")[2]], "$defs": schema["$defs"]}
+    return schema
 
 
 def _issue(fault: Any) -> str:
