@@ -1,11 +1,12 @@
 """A run as a tree on a terminal: agents, what each is doing, routes, findings and usage, redrawn while it works.
 
 The tree shows the present and the last few deeds of each agent; whatever is worth keeping is printed by the command
-itself when the run has ended. Lines that are typed meanwhile are instructions to the agent (see `typing.py`).
+itself when the run has ended. Lines that are typed meanwhile are instructions to the agent (`session.py` reads them).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.service.signals import Notice, Routed, RunChanged, RunEvent, Signal, SubagentChanged, Used
 
 _SHOWN_DEEDS: Final = 4
+_PERIOD_S: Final = 0.1
 _MARKS: Final = {"succeeded": "[green]✔[/]", "failed": "[red]✘[/]", "cancelled": "[yellow]■[/]"}
 
 
@@ -45,27 +47,39 @@ class LiveProgress:
     """A listener that draws; a context manager around the run."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=10, transient=False, get_renderable=self.picture)
         self._run: Run | None = None
         self._began = time.monotonic()
         self._agents: dict[str | None, _AgentView] = {}
         self._notices: list[str] = []
+        self._spinner = Spinner("dots")
+        self._timer: asyncio.TimerHandle | None = None
+        # Drawn from the event loop alone: a thread of the library's would look at agents while they change.
+        console = Console(file=stream, highlight=False)
+        self._live = Live(console=console, auto_refresh=False, get_renderable=self.picture)
 
     def __enter__(self) -> Self:
         self._live.start()
+        self._draw()
         return self
+
+    def _draw(self) -> None:
+        self._live.refresh()
+        self._timer = asyncio.get_running_loop().call_later(_PERIOD_S, self._draw)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._live.refresh()
         self._live.stop()
 
     def __call__(self, signal: Signal) -> None:
         match signal:
             case RunChanged(run=run):
                 self._run = run
-                self._agents.setdefault(None, _AgentView(run.agent, None))
+                view = self._agents.setdefault(None, _AgentView(run.agent, None))
+                view.state = run.status if run.is_finished else "working"
             case Notice(level=level, message=message):
                 self._notices.append(f"{level}: {message}")
             case Routed():
@@ -86,21 +100,30 @@ class LiveProgress:
         head = self._head(self._run)
         tree = Tree(head, guide_style="dim")
         self._fill(tree, None, root)
+        end = () if self._is_running else (Text(""),)
         notes = [Text(f"• {one_line(note, 200)}", style="dim") for note in (*self._notices, *self._run.notes)]
-        return Group(tree, *notes)
+        return Group(tree, *notes, *end)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._run is not None and not self._run.is_finished
 
     def _head(self, run: Run) -> RenderableType:
         seconds = f"{time.monotonic() - self._began:.0f} s"
-        text = f"[bold]{_safe(run.title)}[/] [dim]{_safe(status_text(run))} · {seconds} · {tokens_text(run.usage)}[/]"
+        facts = [_safe(status_text(run)), seconds]
+        if run.usage.input or run.usage.output:
+            facts.append(tokens_text(run.usage))
+        text = f"[bold]{_safe(run.title)}[/] [dim]{' · '.join(facts)}[/]"
         if run.is_finished:
             return Text.from_markup(f"{_MARKS.get(run.status, '·')} {text}")
-        return Spinner("dots", Text.from_markup(text))
+        self._spinner.update(text=Text.from_markup(text))
+        return self._spinner
 
     def _fill(self, branch: Tree, id: str | None, view: _AgentView) -> None:
         label = branch.add(self._label(view))
         if view.route:
             label.add(Text(one_line(view.route), style="magenta"))
-        for deed in view.deeds:
+        for deed in view.deeds if self._is_running else ():
             label.add(Text(deed, style="dim"))
         for child, child_view in self._agents.items():
             if child is not None and child_view.parent == id:

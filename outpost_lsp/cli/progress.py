@@ -49,7 +49,7 @@ class PlainProgress:
                 self._line(f"{level}: {message}")
             case Routed():
                 self._say(signal.subagent_id, route_text(signal))
-            case Used():
+            case Used(delta=delta) if delta.input or delta.output or not delta.is_complete:
                 self._say(signal.subagent_id, usage_text(signal))
             case SubagentChanged(event=event):
                 self._delegation(signal.parent_id, event)
@@ -123,8 +123,8 @@ def finding_text(finding: Finding) -> str:
 def event_text(event: Event) -> str | None:
     """An event in one line; `None` for those that are not worth one."""
     match event:
-        case ToolEvent():
-            return f"{event.name} {call_text(event.input)}".rstrip()
+        case ToolEvent(name=name) if name != "report_finding":
+            return f"{name} {call_text(event.input)}".rstrip()
         case FindingEvent(finding=Finding() as finding):
             return f"finding {finding_text(finding)}"
         case FindingEvent(rejected=str(reason)):

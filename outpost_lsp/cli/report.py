@@ -109,13 +109,13 @@ def _text_lines(
         return [without_line_end(line) for line in files(path)]
 
     yield from text_report(findings, bare_lines, width=width, paint=paint)
-    if run.status == "succeeded" or findings:
-        yield summary_line(findings, paint)
+    if run.text and run.text.strip():
+        yield from (paint(line, DIM) if line else "" for line in visible(run.text).strip().split("\n"))
+        yield ""
     if dismissed:
         yield paint(f"{dismissed} dismissed before and not shown", DIM)
-    if run.text and run.text.strip():
-        yield ""
-        yield from (paint(line, DIM) for line in visible(run.text).strip().split("\n"))
+    if run.status == "succeeded" or findings:
+        yield summary_line(findings, paint)
 
 
 def _json(run: Run, findings: Sequence[Finding], files: ReviewedFiles, top: Path) -> dict[str, object]:

@@ -56,7 +56,14 @@ def _finding(finding: Finding, lines: Sequence[str], width: int, paint: Paint) -
     yield f"{place}: {paint(finding.severity, *_COLOURS[finding.severity])}: {visible(finding.title)}"
     yield from _excerpt(finding, lines, width, paint)
     for paragraph in visible(finding.detail).strip().split("\n"):
-        yield from textwrap.wrap(paragraph, max(width - 4, 20), initial_indent="    ", subsequent_indent="    ")
+        yield from textwrap.wrap(
+            paragraph,
+            max(width, 24),
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     yield "    " + paint(_facts(finding), DIM)
 
 

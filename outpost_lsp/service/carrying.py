@@ -53,7 +53,7 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     """Carry the assignment out and put its outcome on the run's record. The run is not finished here."""
     settings = workspace.settings
     agent = assignment.agent
-    observer = RunObserver(handle, outpost.tell, workspace.publish, agent.prices)
+    observer = RunObserver(handle, outpost.tell, workspace.board.publish, agent.prices)
     sandboxes = _Watched(_provider(outpost, workspace, assignment), handle, workspace)
     handle.steering = Steering()
     try:

@@ -24,8 +24,10 @@ from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.reviews import plan_review
 from outpost_lsp.service.signals import Listener, RunChanged, Signal
 from outpost_lsp.service.slots import Slots
+from outpost_lsp.service.timeline import Timeline, timeline
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.identifiers import new_run_id, now_text
+from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -242,7 +244,7 @@ class Outpost:
     def runs(self, limit: int | None = None, status: RunStatus | None = None) -> list[Run]:
         """The runs of every workspace, newest first."""
         found: dict[str, Run] = {}
-        for workspace in self._workspaces.values():
+        for workspace in self._ready():
             for run in workspace.runs.list(limit=limit, status=status):
                 found.setdefault(run.id, run)
         newest_first = sorted(found.values(), key=lambda run: run.id, reverse=True)
@@ -250,11 +252,17 @@ class Outpost:
 
     def find_run(self, run_id: str) -> tuple[Workspace, Run]:
         """A recorded run and its workspace; `configuration` when there is none."""
-        for workspace in self._workspaces.values():
+        for workspace in self._ready():
             run = workspace.runs.load(run_id)
             if run is not None:
                 return workspace, run
         raise configuration(f"there is no run {run_id!r}", runId=run_id)
+
+    def timeline(self, run_id: str) -> Timeline:
+        """What happened in a run, from its journal; empty when it has none (yet)."""
+        workspace, run = self.find_run(run_id)
+        path = workspace.journal_path(run.id)
+        return timeline(read_journal(path)) if path.exists() else Timeline()
 
     async def steer(self, run_id: str, text: str, subagent: Target = ANYONE) -> Delivery:
         """Give a running agent an instruction; returns once it was received.
@@ -267,6 +275,9 @@ class Outpost:
         if handle is None or handle.run.is_finished or handle.steering is None:
             raise OutpostError("steering", f"run {run_id} has no agent at work", {"text": text, "runId": run_id})
         return await handle.steering.send(text, subagent)
+
+    def _ready(self) -> list[Workspace]:
+        return [workspace for workspace in self._workspaces.values() if workspace.is_ready]
 
     async def drain(self, deadline_s: float) -> bool:
         """Cancel every run and wait for their ends; `False` when some did not end in time and were cut off."""
