@@ -223,6 +223,11 @@ def _money(settings: Settings) -> Iterator[Fault]:
     if len(currencies) > 1:
         (_, first), (_, second), *_ = currencies.items()
         yield ("models", second, "price", "currency"), f"one currency for all models is expected, as {first} has it"
+    prices: dict[str, str] = {}
+    for name, model in settings.models.items():
+        first = prices.setdefault(model.name, name) if model.price is not None else name
+        if settings.models[first].price != model.price:
+            yield ("models", name, "price"), f"{first} is the same service model at another price"
     ceilings: tuple[tuple[str, CeilingSettings], ...] = (
         ("per_run", settings.budget.per_run),
         ("per_day", settings.budget.per_day),

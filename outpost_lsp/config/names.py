@@ -107,7 +107,7 @@ def _inner_section(annotation: Any) -> tuple[type[Section] | None, str]:
         if isinstance(candidate, type) and issubclass(candidate, Section):
             return candidate, "section"
         origin, arguments = get_origin(candidate), get_args(candidate)
-        if origin is None or not arguments:
+        if not isinstance(origin, type) or not arguments:
             continue
         container = "list" if origin is tuple else "table" if issubclass(origin, Mapping) else ""
         inner, _ = _inner_section(arguments[-1 if container == "table" else 0]) if container else (None, "")

@@ -33,6 +33,7 @@ from outpost_lsp.config.services import (
     ProviderSettings,
     RoutingSettings,
 )
+from outpost_lsp.review.instructions import SHIPPED_AGENTS
 
 
 class HttpSettings(Section):
@@ -205,19 +206,12 @@ BUILT_IN: Final[Mapping[str, Any]] = {
         }
     },
     "agents": {
-        "reviewer": {
-            "description": "Inspects files and reports findings",
-            "tools": ["files", "search", "git", "findings"],
-        },
-        "coordinator": {
-            "description": "Splits a task into parts and hands them to other agents",
-            "tools": ["files", "search", "git"],
-            "subagents": ["reviewer"],
-        },
-        "fixer": {
-            "description": "Repairs what a finding describes",
-            "tools": ["files", "search", "git", "edit"],
-        },
+        agent.name: {
+            "description": agent.description,
+            "tools": list(agent.tools),
+            **({"subagents": list(agent.subagents)} if agent.subagents else {}),
+        }
+        for agent in SHIPPED_AGENTS.values()
     },
 }
 """What is there before any file is read: the first of the four places."""
