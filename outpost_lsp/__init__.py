@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outpost_lsp.dispatches.recording import ReplayAgent
     from outpost_lsp.dispatches.result import DispatchResult, Turn
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
+    from outpost_lsp.dispatches.warm import Sandbox, open_sandbox
     from outpost_lsp.domain.decision import Choice, Decision, Noul, Score
     from outpost_lsp.domain.finding import Finding
     from outpost_lsp.domain.message import Message
@@ -68,6 +69,7 @@ _HOMES = {
     "dispatches.recording": ("ReplayAgent",),
     "dispatches.result": ("DispatchResult", "Turn"),
     "dispatches.sandboxing": ("WorktreeSandboxProvider",),
+    "dispatches.warm": ("Sandbox", "open_sandbox"),
     "domain.decision": ("Choice", "Decision", "Noul", "Score"),
     "domain.finding": ("Finding",),
     "domain.message": ("Message",),
@@ -141,6 +143,7 @@ __all__ = [
     "ResponseError",
     "RoutingContext",
     "RulesDecisionProvider",
+    "Sandbox",
     "Score",
     "ScriptedDecisionProvider",
     "ScriptedModelProvider",
@@ -168,6 +171,7 @@ __all__ = [
     "finding_tools",
     "focused_state",
     "git_tools",
+    "open_sandbox",
     "quota_fault",
     "read_journal",
     "recovery_details",
