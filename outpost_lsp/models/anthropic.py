@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outpost_lsp.domain.model import ModelSpec
 from outpost_lsp.models.anthropic_messages import PATH, AnthropicMessages, check_model
-from outpost_lsp.models.endpoint import DEFAULT_MAX_RESPONSE_BYTES, Endpoint, Key, KeySource
+from outpost_lsp.models.endpoint import DEFAULT_CONNECT_TIMEOUT_S, DEFAULT_MAX_RESPONSE_BYTES, Endpoint, Key, KeySource
 from outpost_lsp.models.http import Headers
 from outpost_lsp.models.service import ServiceProvider
 
@@ -28,6 +28,7 @@ class AnthropicModelProvider(ServiceProvider):
         *,
         cache_system: bool = False,
         timeout_s: float | None = None,
+        connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S,
         max_retries: int = 2,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
         ca_file: str | Path | None = None,
@@ -38,6 +39,7 @@ class AnthropicModelProvider(ServiceProvider):
             name=name,
             base_url=base_url,
             timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
             max_retries=max_retries,
             max_response_bytes=max_response_bytes,
             ca_file=None if ca_file is None else str(ca_file),

@@ -11,7 +11,6 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from math import isfinite
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from outpost_lsp.errors import OutpostError, configuration
 
 MIB: Final = 1024 * 1024
 DEFAULT_MAX_RESPONSE_BYTES: Final = 8 * MIB
-CONNECT_TIMEOUT_S: Final = 10.0
+DEFAULT_CONNECT_TIMEOUT_S: Final = 10.0
 
 _LONGEST_TIMEOUT_S = (2**31 - 1) / 1000
 _DEFAULT_TIMEOUT_S = 120.0
@@ -42,6 +41,7 @@ class Endpoint:
     name: str
     base_url: str
     timeout_s: float | None = None
+    connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S
     max_retries: int = 2
     max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES
     ca_file: str | None = None
@@ -51,14 +51,11 @@ class Endpoint:
         if not self.name.strip():
             raise configuration("name: a provider needs a name")
         object.__setattr__(self, "base_url", checked_base_url(self.base_url))
-        if self.timeout_s is not None and not (isfinite(self.timeout_s) and 0 < self.timeout_s <= _LONGEST_TIMEOUT_S):
-            raise configuration(
-                f"timeout_s: a number of seconds above 0 and up to {_LONGEST_TIMEOUT_S:.0f} is expected"
-            )
-        if isinstance(self.max_retries, bool) or self.max_retries < 0:
-            raise configuration("max_retries: a whole number from 0 is expected")
-        if isinstance(self.max_response_bytes, bool) or self.max_response_bytes <= 0:
-            raise configuration("max_response_bytes: a whole number above 0 is expected")
+        if self.timeout_s is not None:
+            _check_seconds("timeout_s", self.timeout_s)
+        _check_seconds("connect_timeout_s", self.connect_timeout_s)
+        _check_whole("max_retries", self.max_retries, least=0)
+        _check_whole("max_response_bytes", self.max_response_bytes, least=1)
         object.__setattr__(self, "ca_file", str(self.ca_file) if self.ca_file else None)
         object.__setattr__(self, "proxy", self.proxy or None)
 
@@ -158,6 +155,17 @@ class Key:
                 "that no key has; copy it again",
             )
         return key.strip()
+
+
+def _check_seconds(option: str, seconds: object) -> None:
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST_TIMEOUT_S:
+        return
+    raise configuration(f"{option}: a number of seconds above 0 and up to {_LONGEST_TIMEOUT_S:.0f} is expected")
+
+
+def _check_whole(option: str, number: object, *, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise configuration(f"{option}: a whole number from {least} is expected")
 
 
 def _is_address(host: str) -> bool:

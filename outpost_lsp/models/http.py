@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.models.endpoint import CONNECT_TIMEOUT_S, Endpoint
+from outpost_lsp.models.endpoint import Endpoint
 from outpost_lsp.models.faults import Faults
 from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
 
@@ -66,14 +66,13 @@ class HttpDoor:
         client = await self._ready()
         import httpx  # Loaded by now.
 
+        connect_s = self._endpoint.connect_timeout_s
         request = httpx.Request(
             "POST",
             self._url,
             headers=list(headers),
             content=body,
-            extensions={
-                "timeout": {"connect": CONNECT_TIMEOUT_S, "read": silence_s, "write": silence_s, "pool": silence_s}
-            },
+            extensions={"timeout": {"connect": connect_s, "read": silence_s, "write": silence_s, "pool": silence_s}},
         )
         try:
             response = await client.send(request, stream=True)
@@ -85,7 +84,7 @@ class HttpDoor:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # What the library says may name what was sent, so the log gets the kind of failure only.
             logger.debug("%s: %s", self._faults.name, type(error).__name__)
-            fault = self._faults.of_transport(error, connect_s=CONNECT_TIMEOUT_S, silence_s=silence_s)
+            fault = self._faults.of_transport(error, connect_s=connect_s, silence_s=silence_s)
         raise fault
 
     async def aclose(self) -> None:

@@ -21,6 +21,8 @@ A request that nothing fits gets status 418 and stands in `server.unanswered`; a
 result, or a result no call, gets status 422 and stands in `server.problems`. Other paths answer when an answer's `when`
 names them by `path` (so a decision service can be scripted with `json`).
 
+With `certificate=(chain, key)` it speaks https on `localhost`.
+
 `server.requests` records every request: method, path, headers (names in lower case), body, json, connection.
 `server.open_connections` counts; `server.left_early` counts the answers whose client went away before their end.
 `server.wait_for(lambda: ...)` waits for a condition on these, `await server.until(lambda: ...)` does so in a coroutine.
@@ -33,6 +35,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -44,12 +47,20 @@ from tests.support.model_saying import Received, Saying, write_json
 
 Scripted = Answer | str | Callable[[Received], Answer | str]
 _PATIENCE_S = 60.0
+_LARGEST_REQUEST = 256 * 1024 * 1024
 
 
 class ModelServer:
     """The service. Enter it (`with` or `async with`) to start it, leave it to stop it."""
 
-    def __init__(self, answers: Iterable[Scripted] = (), *, port: int = 0, check_history: bool = True) -> None:
+    def __init__(
+        self,
+        answers: Iterable[Scripted] = (),
+        *,
+        port: int = 0,
+        check_history: bool = True,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
         self.requests: list[Received] = []
         self.unanswered: list[Received] = []
         self.problems: list[str] = []
@@ -60,6 +71,7 @@ class ModelServer:
         self._used: dict[int, int] = {}
         self._port = port
         self._check_history = check_history
+        self._certificate = certificate
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._stopping: asyncio.Event | None = None
@@ -69,7 +81,7 @@ class ModelServer:
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._port}" if self._certificate is None else f"https://localhost:{self._port}"
 
     @property
     def base_url(self) -> str:
@@ -132,7 +144,11 @@ class ModelServer:
             handlers.add(task)
             task.add_done_callback(handlers.discard)
 
-        server = await asyncio.start_server(accept, "127.0.0.1", self._port, limit=256 * 1024 * 1024)
+        encryption = None
+        if self._certificate is not None:
+            encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            encryption.load_cert_chain(*self._certificate)
+        server = await asyncio.start_server(accept, "127.0.0.1", self._port, limit=_LARGEST_REQUEST, ssl=encryption)
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
@@ -174,7 +190,8 @@ class ModelServer:
         saying = asyncio.ensure_future(Saying(writer, request, answer, number).say())
         try:
             await asyncio.wait({leaving, saying}, return_when=asyncio.FIRST_COMPLETED)
-            if not saying.done():
+            # A client that went away shows itself by its silence's end, or by the first word it does not take.
+            if not saying.done() or isinstance(saying.exception(), ConnectionError):
                 with self._changed:
                     self.left_early += 1
                     self._changed.notify_all()
