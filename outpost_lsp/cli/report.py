@@ -28,7 +28,6 @@ from outpost_lsp.protocol import records
 from outpost_lsp.protocol.positions import split_lines, without_line_end
 from outpost_lsp.protocol.records import finding_json, run_json
 from outpost_lsp.protocol.uris import uri_of
-from outpost_lsp.review.sarif import sarif_log
 
 Format = Literal["text", "json", "sarif", "github"]
 
@@ -84,6 +83,9 @@ def write_report(
         case "json":
             text = json.dumps(_json(run, ordered, files, top), ensure_ascii=False, indent=2) + "\n"
         case "sarif":
+            # Written for programs, so it is loaded for them alone.
+            from outpost_lsp.review.sarif import sarif_log
+
             log = sarif_log(run, findings, version=__version__)
             text = json.dumps(log, ensure_ascii=False, indent=2) + "\n"
     if output is None:

@@ -21,9 +21,9 @@ from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import Keep, OpenedSandbox, WorktreeSandboxProvider
 from outpost_lsp.domain.run import ChangeCount
 from outpost_lsp.errors import recovery_details
-from outpost_lsp.harness.budget import Budget, Ceiling
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import Steering
+from outpost_lsp.service.ceilings import Allowance, run_budget
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.observing import RunObserver
 from outpost_lsp.service.signals import Question
@@ -53,6 +53,7 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     """Carry the assignment out and put its outcome on the run's record. The run is not finished here."""
     settings = workspace.settings
     agent = assignment.agent
+    handle.note(*agent.notes)
     observer = RunObserver(handle, outpost.tell, workspace.board.publish, agent.prices)
     sandboxes = _Watched(_provider(outpost, workspace, assignment), handle, workspace)
     handle.steering = Steering()
@@ -67,7 +68,9 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
             continuation=assignment.continuation,
             watchdog=agent.watchdog,
             prices=agent.prices,
-            budget=_budget(workspace, handle, agent),
+            budget=run_budget(
+                Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
+            ),
             journal=Journal(
                 path=workspace.journal_path(handle.run.id),
                 verbose=settings.runs.verbose,
@@ -139,14 +142,6 @@ def _provider(outpost: Outpost, workspace: Workspace, assignment: Assignment) ->
         directory=Path(sandbox.directory).expanduser() if sandbox.directory else None,
         git_timeout_s=sandbox.git_timeout_s,
     )
-
-
-def _budget(workspace: Workspace, handle: RunHandle, agent: AgentRun) -> Budget | None:
-    ceilings: list[Ceiling] = list(workspace.ceilings(handle, agent.prices))
-    per_run = workspace.per_run
-    if not ceilings and per_run.limits is None:
-        return None
-    return Budget("this run", per_run.limits, ceilings=tuple(ceilings))
 
 
 async def _ask(outpost: Outpost, handle: RunHandle, asked: PermissionQuestion) -> Answer:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from outpost_lsp.config.schema import CeilingSettings
 from outpost_lsp.domain.price import ModelPriceTable, usage_cost
-from outpost_lsp.domain.usage import COUNTERS, ZERO, Counter, Usage, UsageLimits
+from outpost_lsp.domain.usage import COUNTERS, ZERO, Usage, UsageLimits
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.harness.budget import Budget, Ceiling
 from outpost_lsp.storage.identifiers import now_text
 from outpost_lsp.storage.runs import RunStore
 
@@ -22,13 +24,19 @@ from outpost_lsp.storage.runs import RunStore
 class Allowance:
     """A `[budget]` table: ceilings in tokens, and one in money."""
 
-    tokens: Mapping[Counter, int]
+    tokens: Mapping[str, int]
     cost: float | None = None
+
+    @classmethod
+    def of(cls, settings: CeilingSettings) -> Allowance:
+        """The allowance that a table of the configuration describes."""
+        tokens: dict[str, int] = {name: limit for name in COUNTERS if (limit := getattr(settings, name)) is not None}
+        return cls(tokens, settings.cost)
 
     @property
     def limits(self) -> UsageLimits | None:
         """The ceilings in tokens; `None` when there are none."""
-        return UsageLimits(**self.tokens) if self.tokens else None
+        return UsageLimits(**dict(self.tokens)) if self.tokens else None
 
     def __bool__(self) -> bool:
         return bool(self.tokens) or self.cost is not None
@@ -105,6 +113,18 @@ class DayCeiling:
         if amount >= self._allowance.cost:
             return _spent("today's runs", "per_day", "cost", self._allowance.cost, amount, self._prices.currency)
         return None
+
+
+def run_budget(per_run: Allowance, prices: ModelPriceTable | None, day: DayCeiling | None) -> Budget | None:
+    """The account above an agent's own limits; `None` where nobody set a ceiling."""
+    ceilings: list[Ceiling] = [] if day is None else [day]
+    if per_run.cost is not None:
+        if prices is None:
+            raise _unknown_cost("per_run")
+        ceilings.append(RunCostCeiling(per_run.cost, prices))
+    if not ceilings and per_run.limits is None:
+        return None
+    return Budget("this run", per_run.limits, ceilings=tuple(ceilings))
 
 
 def _midnight() -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from outpost_lsp.config.build import check_agent
 from outpost_lsp.dispatches.options import Continuation
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Finding, Span
@@ -59,7 +60,7 @@ async def plan_dispatch(
     outpost: Outpost, workspace: Workspace, agent: str, brief: str, *, unsaved: Mapping[str, str]
 ) -> PlannedDispatch:
     """An agent on a brief."""
-    await _checked(outpost, workspace, agent, brief)
+    await _checked(workspace, agent, brief)
     return PlannedDispatch(
         outpost=outpost,
         workspace=workspace,
@@ -88,7 +89,7 @@ async def plan_continuation(
     name = agent or agent_of(workspace, conversation)
     if name is None:
         raise configuration("agent: nobody knows which agent held this conversation; name one", field="agent")
-    await _checked(outpost, workspace, name, brief)
+    await _checked(workspace, name, brief)
     return PlannedDispatch(
         outpost=outpost,
         workspace=workspace,
@@ -110,7 +111,7 @@ async def plan_fix(
     if finding is None:
         raise configuration(f"findingId: there is no finding {finding_id!r}", field="findingId")
     brief = fix_brief(finding, workspace.board.text_of(finding.path))
-    await _checked(outpost, workspace, agent, brief)
+    await _checked(workspace, agent, brief)
     return PlannedDispatch(
         outpost=outpost,
         workspace=workspace,
@@ -175,9 +176,9 @@ def agent_of(workspace: Workspace, conversation: str) -> str | None:
     return None
 
 
-async def _checked(outpost: Outpost, workspace: Workspace, agent: str, brief: str) -> None:
+async def _checked(workspace: Workspace, agent: str, brief: str) -> None:
     await workspace.ready()
-    outpost.check_agent(workspace, agent)
+    check_agent(workspace.settings, agent)
     if not brief.strip():
         raise configuration("brief: text that is not blank is expected", field="brief")
     _ = workspace.repository

@@ -1,55 +1,68 @@
 """The service behind every face: workspaces, live runs, the queue, and the one door through which news leaves.
 
-Each run works in a task of its own, never in the task of the request that started it, and ends exactly once, whatever
-happens (U-15). `async with Outpost(...)` brackets a server's life or a command's; leaving it cancels what still runs.
+`async with Outpost(...)` brackets a server's life or a command's; leaving it cancels what still runs.
 Faces hold an `Outpost` and know nothing of what is under it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from outpost_lsp.config.build import AgentRun, build_agent, price_table
+from outpost_lsp.config.keys import AskClient
+from outpost_lsp.config.providers import Services
+from outpost_lsp.config.schema import Settings
 from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.steering import ANYONE, Delivery, Target
+from outpost_lsp.service.ceilings import Allowance, DayCeiling
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix
 from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.live import Job, LiveRuns
 from outpost_lsp.service.reviews import plan_review
-from outpost_lsp.service.signals import Listener, RunChanged, Signal
+from outpost_lsp.service.signals import Listener, Signal
 from outpost_lsp.service.slots import Slots
 from outpost_lsp.service.timeline import Timeline, timeline
 from outpost_lsp.service.workspace import Workspace
-from outpost_lsp.storage.identifiers import new_run_id, now_text
 from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.storage.layout import Layout
+from outpost_lsp.tools.findings import FindingScope
 
 logger = logging.getLogger(__name__)
 
-Job = Callable[[RunHandle], Awaitable[None]]
+_DRAIN_S: Final = 10.0
+"""Clean-up of a run is bounded by this; what is not done is cut off."""
 
 
 class Outpost:
     """Runs, queued and live, over any number of workspaces.
 
     `environment` is what keys and settings are looked up in; nothing below reads the process's own.
-    `offline` makes every agent answer with the offline provider, whatever is configured.
+    `offline` makes every agent answer with the offline provider, whatever is configured. `ask_client` asks an editor's
+    secret storage for the key of a provider.
     """
 
-    def __init__(self, layout: Layout, environment: Mapping[str, str], *, offline: bool = False) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        environment: Mapping[str, str],
+        *,
+        offline: bool = False,
+        ask_client: AskClient | None = None,
+    ) -> None:
         self.layout = layout
         self.environment = environment
         self.offline = offline
+        self._ask_client = ask_client
         self.slots = Slots()
         self._workspaces: dict[Path, Workspace] = {}
-        self._handles: dict[str, RunHandle] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.live = LiveRuns(self.tell)
         self._listeners: list[Listener] = []
 
     async def __aenter__(self) -> Self:
@@ -58,7 +71,7 @@ class Outpost:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.drain(10.0)
+        await self.drain(_DRAIN_S)
         for workspace in list(self._workspaces.values()):
             await workspace.aclose()
         self._workspaces.clear()
@@ -86,11 +99,7 @@ class Outpost:
         workspace = self._workspaces.pop(_absolute(folder), None)
         if workspace is None:
             return
-        mine = [handle for handle in self._handles.values() if handle.run.workspace == str(workspace.folder)]
-        for handle in mine:
-            handle.cancel()
-        for handle in mine:
-            await handle.wait()
+        await self.live.drain(_DRAIN_S, of=workspace)
         await workspace.aclose()
 
     # News
@@ -112,6 +121,31 @@ class Outpost:
                 listener(signal)
             except Exception:
                 logger.exception("a listener failed on %s", type(signal).__name__)
+
+    # Agents
+
+    def make_services(self, settings: Settings) -> Services:
+        """The services of one version of a workspace's settings."""
+        return Services(settings, self.environment, offline=self.offline, ask_client=self._ask_client)
+
+    def build(
+        self,
+        workspace: Workspace,
+        agent: str,
+        *,
+        finding_scope: FindingScope | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> AgentRun:
+        """A configured agent, ready to be dispatched. `limits` replaces single limits of its own."""
+        return build_agent(
+            workspace.services,
+            agent,
+            settings=workspace.settings,
+            finding_scope=finding_scope,
+            limits=limits,
+            folder=workspace.folder,
+            is_trusted=workspace.is_trusted,
+        )
 
     # Runs
 
@@ -179,63 +213,27 @@ class Outpost:
         planned = await plan_fix(self, workspace, finding_id, agent, unsaved=unsaved or {})
         return self.start(workspace, "fix", agent, planned.title, planned.perform)
 
-    def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
-        """Record a run and begin its job in a task of its own."""
-        run = Run(
-            id=new_run_id(),
-            kind=kind,
-            agent=agent,
-            title=title,
-            status="queued",
-            workspace=str(workspace.folder),
-            started_at=now_text(),
-            **known,
-        )
-        handle = RunHandle(run, workspace.runs, lambda run: self.tell(RunChanged(run)))
-        workspace.runs.save(run)
-        self._handles[run.id] = handle
-        self.tell(RunChanged(run))
-        task = asyncio.get_running_loop().create_task(self._carry(handle, job), name=f"run {run.id}")
-        self._tasks[run.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
-        return handle
-
-    async def _carry(self, handle: RunHandle, job: Job) -> None:
-        """The one end of every run, whatever happened in it."""
-        try:
-            with handle.cancellation():
-                await job(handle)
-                if not handle.run.is_finished:
-                    handle.finish("succeeded")
-            if not handle.run.is_finished and handle.fault is not None:
-                raise handle.fault
-        except OutpostError as error:
-            logger.info("run %s failed: %s", handle.run.id, error)
-            handle.finish("failed", error)
-        except Exception as error:
-            logger.exception("run %s failed in an unforeseen way", handle.run.id)
-            handle.finish("failed", error)
-        finally:
-            # Also the way out of a cancelled task, when the server ends: the record must not say "running".
-            if not handle.run.is_finished:
-                handle.finish("cancelled")
-
     @asynccontextmanager
     async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
         """A place among the runs at work; the run is `preparing` from then on."""
         async with self.slots.place(workspace.settings.runs.concurrency):
-            if (fault := workspace.day_is_spent(handle)) is not None:
+            day = self.day_ceiling(workspace, handle)
+            if day is not None and (fault := day.check()) is not None:
                 raise fault
             handle.update(status="preparing")
             yield
 
+    def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
+        """Record a run and begin its job in a task of its own."""
+        return self.live.start(workspace, kind, agent, title, job, **known)
+
     def handle(self, run_id: str) -> RunHandle | None:
         """The handle of a run that was started here."""
-        return self._handles.get(run_id)
+        return self.live.handle(run_id)
 
     def cancel(self, run_id: str) -> bool:
         """Stop a run, queued or live; `False` when it had ended, `configuration` when there is no such run."""
-        handle = self._handles.get(run_id)
+        handle = self.live.handle(run_id)
         if handle is None:
             self.find_run(run_id)
             return False
@@ -258,6 +256,20 @@ class Outpost:
                 return workspace, run
         raise configuration(f"there is no run {run_id!r}", runId=run_id)
 
+    def day_ceiling(self, workspace: Workspace, handle: RunHandle) -> DayCeiling | None:
+        """The ceiling of this workspace's day; reached, it ends every other live run of the workspace (BUD-05)."""
+        allowance = Allowance.of(workspace.settings.budget.per_day)
+        if not allowance:
+            return None
+
+        def reached(fault: OutpostError) -> None:
+            for other in self.live.of(workspace):
+                if other is not handle and other.run.kind != "replay":
+                    other.fail(fault)
+
+        prices = price_table(workspace.settings)
+        return DayCeiling(allowance, workspace.runs, str(workspace.folder), prices, reached)
+
     def timeline(self, run_id: str) -> Timeline:
         """What happened in a run, from its journal; empty when it has none (yet)."""
         workspace, run = self.find_run(run_id)
@@ -269,7 +281,7 @@ class Outpost:
 
         `subagent`: the run id of a child, `None` for the main loop only, omitted for whichever is at work.
         """
-        handle = self._handles.get(run_id)
+        handle = self.live.handle(run_id)
         if handle is None:
             self.find_run(run_id)
         if handle is None or handle.run.is_finished or handle.steering is None:
@@ -281,16 +293,7 @@ class Outpost:
 
     async def drain(self, deadline_s: float) -> bool:
         """Cancel every run and wait for their ends; `False` when some did not end in time and were cut off."""
-        for handle in self._handles.values():
-            handle.cancel()
-        tasks = set(self._tasks.values())
-        if not tasks:
-            return True
-        _, late = await asyncio.wait(tasks, timeout=deadline_s)
-        for task in late:
-            logger.warning("%s did not stop in time", task.get_name())
-            task.cancel()
-        return not late
+        return await self.live.drain(deadline_s)
 
 
 def _absolute(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from outpost_lsp.config.build import AgentRun
+from outpost_lsp.config.build import AgentRun, check_agent
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope, Run
 from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
@@ -104,7 +104,7 @@ async def plan_review(
 ) -> PlannedReview:
     """Check and prepare a review. Raises `configuration` for what names nothing, `workspace` without a repository."""
     await workspace.ready()
-    outpost.check_agent(workspace, agent)
+    check_agent(workspace.settings, agent)
     if not workspace.has_repository:
         refuse_without_repository(scope, workspace.folder)
     prepared = await prepare_review(

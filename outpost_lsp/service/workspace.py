@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outpost_lsp.config.environment import user_settings
+from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.sources import ClientSettings, LoadedSettings, load_settings
 from outpost_lsp.config.trust import TrustStore, decide_trust
@@ -65,6 +66,8 @@ class Workspace:
         self._reaping: asyncio.Task[None] | None = None
         self._told_refusals: set[str] = set()
         self._loaded = self._load(None)
+        self._services = outpost.make_services(self._loaded.settings)
+        self._retired: list[Services] = []
 
     # Settings
 
@@ -84,6 +87,11 @@ class Workspace:
         return tuple(str(fault) for fault in self._loaded.faults)
 
     @property
+    def services(self) -> Services:
+        """The providers and deciders that the settings name, shared by all runs."""
+        return self._services
+
+    @property
     def is_trusted(self) -> bool:
         """Whether the folder's own settings may define programs and services."""
         return self._loaded.is_trusted
@@ -95,6 +103,10 @@ class Workspace:
         if trusted is not None:
             self._trusted = trusted
         self._loaded = await asyncio.to_thread(self._load, self._loaded)
+        if not self._services.serves(self._loaded.settings):
+            # Runs that are going on keep the services they began with.
+            self._retired.append(self._services)
+            self._services = self._outpost.make_services(self._loaded.settings)
         self.tell_refusals()
         if self.is_ready:
             self._follow_dismissals()
@@ -208,6 +220,8 @@ class Workspace:
             await asyncio.wait(tasks)
         if self.is_ready:
             self.board.flush()
+        for services in (*self._retired, self._services):
+            await services.aclose()
 
     def journal_path(self, run_id: str) -> Path:
         """Where the journal of a run is."""

@@ -1,0 +1,97 @@
+"""The runs that are going on in this process, each in a task of its own.
+
+A run never works in the task of the request that started it, and ends exactly once, whatever happens (U-15): its record
+says how. Owned by `Outpost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from outpost_lsp.domain.run import Run, RunKind
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.signals import RunChanged, Signal
+from outpost_lsp.storage.identifiers import new_run_id, now_text
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+Job = Callable[[RunHandle], Awaitable[None]]
+
+
+class LiveRuns:
+    """Handles by id, those of ended runs included, and the tasks of the others."""
+
+    def __init__(self, tell: Callable[[Signal], None]) -> None:
+        self._tell = tell
+        self._handles: dict[str, RunHandle] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def handle(self, run_id: str) -> RunHandle | None:
+        """The handle of a run that was started here."""
+        return self._handles.get(run_id)
+
+    def of(self, workspace: Workspace) -> list[RunHandle]:
+        """The runs of a workspace that have not ended."""
+        folder = str(workspace.folder)
+        return [self._handles[id] for id in self._tasks if self._handles[id].run.workspace == folder]
+
+    def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
+        """Record a run, tell about it, and begin its job."""
+        run = Run(
+            id=new_run_id(),
+            kind=kind,
+            agent=agent,
+            title=title,
+            status="queued",
+            workspace=str(workspace.folder),
+            started_at=now_text(),
+            **known,
+        )
+        handle = RunHandle(run, workspace.runs, lambda run: self._tell(RunChanged(run)))
+        workspace.runs.save(run)
+        self._handles[run.id] = handle
+        self._tell(RunChanged(run))
+        task = asyncio.get_running_loop().create_task(self._carry(handle, job), name=f"run {run.id}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+        return handle
+
+    async def drain(self, deadline_s: float, of: Workspace | None = None) -> bool:
+        """Cancel every run, or those of one workspace, and wait for their ends; `False` when some had to be cut off."""
+        chosen = [handle.run.id for handle in self.of(of)] if of is not None else list(self._tasks)
+        for id in chosen:
+            self._handles[id].cancel()
+        tasks = {self._tasks[id] for id in chosen if id in self._tasks}
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=deadline_s)
+        for task in late:
+            logger.warning("%s did not stop in time", task.get_name())
+            task.cancel()
+        return not late
+
+    async def _carry(self, handle: RunHandle, job: Job) -> None:
+        try:
+            with handle.cancellation():
+                await job(handle)
+                if not handle.run.is_finished:
+                    handle.finish("succeeded")
+            if not handle.run.is_finished and handle.fault is not None:
+                raise handle.fault
+        except OutpostError as error:
+            logger.info("run %s failed: %s", handle.run.id, error)
+            handle.finish("failed", error)
+        except Exception as error:
+            logger.exception("run %s failed in an unforeseen way", handle.run.id)
+            handle.finish("failed", error)
+        finally:
+            # Also the way out of a cancelled task, when the server ends: the record must not say "running".
+            if not handle.run.is_finished:
+                handle.finish("cancelled")
