@@ -33,7 +33,6 @@ SYSTEM_FILES: Final = (
 )
 INNER_TEMPORARY: Final = "/tmp"  # noqa: S108 - a file system of the sandbox's own, not the shared folder
 INNER_HOME: Final = f"{INNER_TEMPORARY}/home"
-INNER_GIT: Final = f"{INNER_TEMPORARY}/.outpost-git"
 
 _UNSHARED: Final = (
     "--die-with-parent",
@@ -61,14 +60,14 @@ class Availability:
 class Confinement:
     """What a confined command sees besides the system: a worktree, its git folder's stand-in, extra readable folders.
 
-    `git_folder` is a small git directory of the sandbox's own that stands in for the worktree's (see
-    `worktrees.shadow`): git works inside, commits there reach nobody, and the user's git directory is not mounted but
-    for `objects`.
+    `git_folder` is a small git directory of the run's own that stands in for the worktree's, with a file `pointer` that
+    leads git there; `objects` are the folders it borrows objects from. Git works inside, commits there reach nobody, and
+    nothing else of the user's git directory is mounted.
     """
 
     root: Path
     git_folder: Path | None = None
-    objects: Path | None = None
+    objects: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     program: str = "bwrap"
 
@@ -80,17 +79,17 @@ class Confinement:
         wrapped = [self.program, *_UNSHARED, *_system_binds()]
         wrapped += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", INNER_TEMPORARY, "--dir", INNER_HOME]
         wrapped += ["--setenv", "HOME", INNER_HOME, "--setenv", "TMPDIR", INNER_TEMPORARY]
-        for folder in self.readable:
+        for folder in (*self.readable, *self.objects):
             wrapped += ["--ro-bind-try", str(folder), str(folder)]
         wrapped += ["--bind", str(self.root), str(self.root)]
         if self.git_folder is not None:
-            wrapped += ["--bind", str(self.git_folder), INNER_GIT]
+            wrapped += ["--bind", str(self.git_folder), str(self.git_folder)]
             wrapped += ["--ro-bind", str(self.git_folder / "pointer"), str(self.root / ".git")]
-            wrapped += ["--setenv", "GIT_CEILING_DIRECTORIES", str(self.root.parent)]
+        elif (self.root / ".git").is_dir():
+            wrapped += ["--tmpfs", str(self.root / ".git")]
         elif (self.root / ".git").exists():
             wrapped += ["--ro-bind", "/dev/null", str(self.root / ".git")]
-        if self.objects is not None:
-            wrapped += ["--ro-bind", str(self.objects), str(self.objects)]
+        wrapped += ["--remount-ro", "/"]
         return [*wrapped, "--chdir", str(directory), "--", *arguments]
 
 
