@@ -28,7 +28,7 @@ from outpost_lsp.domain.model import (
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based import coordinator, fixer, reviewer
-from outpost_lsp.models.rule_based.analysis import Analyse
+from outpost_lsp.models.rule_based.analysis import Analyse, Compare
 from outpost_lsp.models.rule_based.assignment import FIX_FENCE, REVIEW_FENCE, review_assignment
 from outpost_lsp.models.rule_based.review_state import CHECKED_PREFIX, LAST_CHANGE, ReviewState
 from outpost_lsp.models.rule_based.summary import WHO
@@ -57,7 +57,7 @@ class _Known:
 
 
 class OfflineProvider:
-    """A `ModelProvider` made of rules. `analyse` says what is wrong with a text.
+    """A `ModelProvider` made of rules. `analyse` says what is wrong with a text, `compare` what a change took away.
 
     Between the steps of one review the provider keeps what it worked out, by the identity of the last message; a
     conversation it does not know is read again from its beginning, with the same result.
@@ -66,8 +66,9 @@ class OfflineProvider:
     name: Final = "offline"
     identity: Final = "offline"
 
-    def __init__(self, analyse: Analyse) -> None:
+    def __init__(self, analyse: Analyse, compare: Compare | None = None) -> None:
         self._analyse = analyse
+        self._compare = compare
         self._known: OrderedDict[int, _Known] = OrderedDict()
 
     def validate(self, model: ModelSpec, /) -> None:
@@ -125,7 +126,7 @@ class OfflineProvider:
         for message in news:
             await _fed(state, message)
         try:
-            turn = await reviewer.next_turn(state, self._analyse)
+            turn = await reviewer.next_turn(state, self._analyse, self._compare)
         except OutpostError:
             raise
         except Exception as error:

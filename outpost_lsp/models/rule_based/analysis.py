@@ -61,6 +61,9 @@ class RawFinding:
 Analyse = Callable[[Sequence[SourceText]], Awaitable[Sequence[Sequence[RawFinding]]]]
 """Analyses many texts at once and answers in their order. A fault of the analyser is raised, never an empty answer."""
 
+Compare = Callable[[SourceText, SourceText], Sequence[RawFinding]]
+"""What a change took away: the old and the new side give faults that the new side alone does not show. Pure."""
+
 
 def worst_first(findings: Sequence[RawFinding]) -> list[RawFinding]:
     """By severity, then by line."""

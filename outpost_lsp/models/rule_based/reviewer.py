@@ -17,6 +17,7 @@ from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import (
     Analyse,
+    Compare,
     RawFinding,
     SourceText,
     brought_by_change,
@@ -39,11 +40,11 @@ _MOST_OLDER: Final = 20
 """How many faults that were there before are shown as hints."""
 
 
-async def next_turn(state: ReviewState, analyse: Analyse) -> Turn:
+async def next_turn(state: ReviewState, analyse: Analyse, compare: Compare | None = None) -> Turn:
     """What the reviewer says next."""
     ready = state.ready()
     if ready:
-        await _analyse(state, ready, analyse)
+        await _analyse(state, ready, analyse, compare)
     reports = _reports(state, [(found, None) for found in _brought(state)])
     listing = state.listing_calls()
     if state.steps >= _LAST_READING_STEP:
@@ -59,7 +60,7 @@ async def next_turn(state: ReviewState, analyse: Analyse) -> Turn:
     return Turn(review_summary(state))
 
 
-async def _analyse(state: ReviewState, ready: Sequence[FileSides], analyse: Analyse) -> None:
+async def _analyse(state: ReviewState, ready: Sequence[FileSides], analyse: Analyse, compare: Compare | None) -> None:
     after = await _findings(analyse, [SourceText(sides.file.path, sides.text or "") for sides in ready])
     # Only a file with findings needs its base side analysed: without any there is nothing to compare.
     compared = [
@@ -74,7 +75,9 @@ async def _analyse(state: ReviewState, ready: Sequence[FileSides], analyse: Anal
 
     def sort_out() -> None:
         for sides, found in zip(ready, after, strict=True):
-            _sort_out(state, sides, found, bases.get(id(sides)))
+            _sort_out(state, sides, found, bases.get(id(sides), []))
+            if compare is not None:
+                _add_losses(sides, compare)
             sides.release()
 
     await anyio.to_thread.run_sync(sort_out)
@@ -89,10 +92,20 @@ async def _findings(analyse: Analyse, texts: Sequence[SourceText]) -> list[list[
     return [list(answer) for answer in answers]
 
 
-def _sort_out(state: ReviewState, sides: FileSides, after: list[RawFinding], before: list[RawFinding] | None) -> None:
-    if before is not None:
-        changed = changed_lines(sides.base_text or "", sides.text or "")
-        sides.brought, sides.older = brought_by_change(after, before, changed)
+def _add_losses(sides: FileSides, compare: Compare) -> None:
+    if sides.base_text is None or sides.text is None:
+        return
+    known = {found.line for found in sides.brought}
+    before = SourceText(sides.file.base_path or sides.file.path, sides.base_text)
+    lost = [found for found in compare(before, SourceText(sides.file.path, sides.text)) if found.line not in known]
+    sides.brought = worst_first([*sides.brought, *lost])
+
+
+def _sort_out(state: ReviewState, sides: FileSides, after: Sequence[RawFinding], before: Sequence[RawFinding]) -> None:
+    if sides.base_text is not None:
+        if after:
+            changed = changed_lines(sides.base_text, sides.text or "")
+            sides.brought, sides.older = brought_by_change(after, before, changed)
         return
     if state.assignment.is_change and sides.file.base_path is None:
         # All in an added file is new; what only a comparison could judge is worth a look.

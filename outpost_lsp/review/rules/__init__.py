@@ -11,14 +11,24 @@ from collections.abc import Sequence
 import anyio.to_thread
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
+from outpost_lsp.review.rules.brackets import unmatched_brackets
 from outpost_lsp.review.rules.conflicts import conflict_markers
 from outpost_lsp.review.rules.debuggers import debugger_statements
+from outpost_lsp.review.rules.other_languages import slips_of_other_languages
 from outpost_lsp.review.rules.parsing import data_that_does_not_parse
 from outpost_lsp.review.rules.placed import Placed, merged
+from outpost_lsp.review.rules.python_checks import python_checks
 from outpost_lsp.review.rules.ruff import Ruff, is_python
 from outpost_lsp.review.rules.secrets import secrets
 
-_NEUTRAL = (conflict_markers, secrets, debugger_statements, data_that_does_not_parse)
+_NEUTRAL = (
+    conflict_markers,
+    secrets,
+    debugger_statements,
+    data_that_does_not_parse,
+    unmatched_brackets,
+    slips_of_other_languages,
+)
 
 
 class RuleAnalyser:
@@ -37,6 +47,12 @@ class RuleAnalyser:
 
 def _completed(sources: Sequence[SourceText], placed: Sequence[Sequence[Placed]]) -> list[list[RawFinding]]:
     return [
-        merged([*found, *(item for rule in _NEUTRAL for item in rule(source))])
+        merged(
+            [
+                *found,
+                *(python_checks(source) if is_python(source) else ()),
+                *(item for rule in _NEUTRAL for item in rule(source)),
+            ]
+        )
         for source, found in zip(sources, placed, strict=True)
     ]

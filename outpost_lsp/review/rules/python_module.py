@@ -1,0 +1,209 @@
+"""What the rules of our own know of a Python file: its tree, its bindings, its functions and classes.
+
+Nothing of the file is imported or run. A name counts as known only when it is bound exactly once in the whole file, so
+that no rule has to guess which binding a use sees.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from outpost_lsp.domain.finding import Severity
+from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
+from outpost_lsp.review.rules.placed import Placed, quoted
+from outpost_lsp.review.rules.table import CONFIDENCE
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_MOST_LINES: Final = 20_000
+_BY_NAME_CALLS: Final = frozenset(("setattr", "vars", "globals", "exec", "locals"))
+_BY_NAME_ATTRIBUTES: Final = frozenset(("__dict__", "__setattr__", "__getattr__", "__getattribute__"))
+
+
+@dataclass(slots=True)
+class ClassFacts:
+    """A class: its node, its methods by name, and every attribute that is set on anything in the file."""
+
+    node: ast.ClassDef
+    methods: dict[str, list[FunctionNode]]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all there is to the class stands in this file: no base, no decorator, no metaclass."""
+        bases = [base for base in self.node.bases if not (isinstance(base, ast.Name) and base.id == "object")]
+        return not bases and not self.node.keywords and not self.node.decorator_list
+
+
+@dataclass(slots=True)
+class PythonModule:
+    """A parsed file. `functions` holds the functions of the top level whose names are bound once."""
+
+    source: SourceText
+    lines: Sequence[str]
+    tree: ast.Module
+    nodes: list[ast.AST]
+    bindings: Counter[str]
+    functions: dict[str, FunctionNode] = field(default_factory=dict)
+    classes: dict[str, ClassFacts] = field(default_factory=dict)
+    attributes_set: set[str] = field(default_factory=set)
+    base_names: set[str] = field(default_factory=set)
+    is_dynamic: bool = False
+    """Attributes may be set by name: nothing can be said of a missing one."""
+
+    def placed(
+        self,
+        node: ast.AST,
+        code: str,
+        severity: Severity,
+        title: str,
+        detail: str,
+        *,
+        key: str = "",
+        only_new: bool = False,
+        last: int | None = None,
+        whole_file: bool = False,
+    ) -> Placed:
+        """A finding at a node; it quotes the node's first line, or up to the line `last`."""
+        row = int(getattr(node, "lineno", 1))
+        end = last or row
+        line, quote = quoted(self.lines, row, end)
+        finding = RawFinding(
+            rule=code,
+            code=code,
+            severity=severity,
+            title=title,
+            detail=f"{detail} Found by a fixed rule.",
+            line=line,
+            quote=quote,
+            key=key,
+            confidence=CONFIDENCE[severity],
+            only_new=only_new,
+            whole_file=whole_file,
+        )
+        column = int(getattr(node, "col_offset", 0)) + 1
+        last_column = int(getattr(node, "end_col_offset", column) or column)
+        end_row = int(getattr(node, "end_lineno", row) or row)
+        stop = (row, last_column + 1) if end_row == row else (row, len(self.lines[row - 1]) + 1)
+        return Placed(finding, (row, column), stop)
+
+
+def parsed(source: SourceText) -> PythonModule | None:
+    """The facts of a file; `None` when this Python cannot parse it, or when it is too long to walk."""
+    if source.text.count("\n") > _MOST_LINES or "\0" in source.text:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    module = PythonModule(source, source.text.split("\n"), tree, list(ast.walk(tree)), Counter())
+    for node in module.nodes:
+        _note(module, node)
+    for statement in tree.body:
+        if isinstance(statement, FunctionNode) and module.bindings[statement.name] == 1:
+            module.functions[statement.name] = statement
+        elif isinstance(statement, ast.ClassDef) and module.bindings[statement.name] == 1:
+            module.classes[statement.name] = ClassFacts(statement, _methods(statement))
+    return module
+
+
+def _note(module: PythonModule, node: ast.AST) -> None:
+    bindings = module.bindings
+    if isinstance(node, ast.Name):
+        if not isinstance(node.ctx, ast.Load):
+            bindings[node.id] += 1
+    elif isinstance(node, ast.Attribute):
+        if not isinstance(node.ctx, ast.Load):
+            module.attributes_set.add(node.attr)
+        if node.attr in _BY_NAME_ATTRIBUTES:
+            module.is_dynamic = True
+    elif isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in _BY_NAME_CALLS:
+            module.is_dynamic = True
+    elif isinstance(node, ast.arg):
+        bindings[node.arg] += 1
+    elif isinstance(node, ast.ClassDef):
+        bindings[node.name] += 1
+        module.base_names.update(base.id for base in node.bases if isinstance(base, ast.Name))
+        module.base_names.update(base.attr for base in node.bases if isinstance(base, ast.Attribute))
+    else:
+        bindings.update(_bound(node))
+
+
+def _bound(node: ast.AST) -> Sequence[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return (name,)
+        case ast.alias(name=name, asname=asname):
+            return (asname or name.split(".")[0],)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return (name,)
+        case ast.MatchMapping(rest=str(name)):
+            return (name,)
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return names
+        case _:
+            return ()
+
+
+def _methods(node: ast.ClassDef) -> dict[str, list[FunctionNode]]:
+    found: dict[str, list[FunctionNode]] = {}
+    for statement in ast.walk(node):
+        if isinstance(statement, FunctionNode):
+            found.setdefault(statement.name, []).append(statement)
+    return found
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or loop body, without those of functions and classes inside it."""
+    pending: list[ast.AST] = list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def is_generator(function: ast.AST) -> bool:
+    """Whether calling it makes a generator."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function))
+
+
+def is_stub(function: FunctionNode) -> bool:
+    """Whether the body does nothing yet, or only says that a subclass has to."""
+    body = function.body
+    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    return all(
+        isinstance(statement, ast.Pass | ast.Raise | ast.Assert)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for statement in body
+    )
+
+
+def same(one: ast.AST | Sequence[ast.AST], other: ast.AST | Sequence[ast.AST]) -> bool:
+    """Whether two pieces of code are the same, places aside."""
+    return _dump(one) == _dump(other)
+
+
+def calls_something(node: ast.AST) -> bool:
+    """Whether evaluating it may have an effect or another value the next time."""
+    return any(
+        isinstance(part, ast.Call | ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for part in ast.walk(node)
+    )
+
+
+def _dump(code: ast.AST | Sequence[ast.AST]) -> str:
+    if isinstance(code, ast.AST):
+        return ast.dump(code)
+    return "\n".join(ast.dump(part) for part in code)
+
+
+def at_severity(item: Placed, severity: Severity) -> Placed:
+    """The same place with another severity."""
+    return replace(item, finding=replace(item.finding, severity=severity, confidence=CONFIDENCE[severity]))
