@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from outpost_lsp.dispatches.brief import Brief
 from outpost_lsp.dispatches.execution import Execution
+from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub
 from outpost_lsp.dispatches.options import DONE, AnyAgent, Continuation, DispatchOptions, Journal, checked
 from outpost_lsp.dispatches.result import DispatchResult
@@ -28,6 +30,8 @@ from outpost_lsp.harness.response import ResponseSpec
 from outpost_lsp.harness.runtime import Receipt
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
+
+_SANDBOX_SETTINGS: Final = frozenset({"repository", "sandbox_provider", "sandbox"})
 
 
 async def dispatch(
@@ -117,8 +121,56 @@ async def dispatch(
         raise configuration("dispatch: sandbox_provider: goes with no open sandbox")
     execution = Execution(options)
     if sandbox is not None:
-        return await execution.in_opened(sandbox)
-    return await execution.cold(sandbox_provider or WorktreeSandboxProvider())
+        result = await execution.in_opened(sandbox)
+    else:
+        result = await execution.cold(sandbox_provider or WorktreeSandboxProvider())
+    # Neither the brief, the response, the continuation nor the steering are inherited (DISP-11, STEER-11).
+    inherited: dict[str, Any] = {
+        "sandbox_provider": sandbox_provider,
+        "sandbox": sandbox,
+        "observe": observe,
+        "observation": observation,
+        "watchdog": watchdog,
+        "prices": prices,
+        "budget": budget,
+        "journal": bool(journal) if isinstance(journal, Journal) and journal.path is not None else journal,
+        "label": label,
+        "until": until,
+        "idle_s": idle_s,
+        "idle_warning_s": idle_warning_s,
+        "deadline_s": deadline_s,
+        "expansion_s": expansion_s,
+        "redact": redact,
+        "warn": warn,
+        "diagnostic": diagnostic,
+        "ask": ask,
+        "on_receipt": on_receipt,
+    }
+    return replace(result, again=_Again(repository, _resumable(agent, result), inherited))
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """What a result needs to be gone on with."""
+
+    repository: str | Path
+    agent: AnyAgent
+    inherited: Mapping[str, Any]
+
+    async def __call__(self, brief: Any, conversation: str, options: dict[str, Any], *, fork: bool) -> DispatchResult:
+        if self.inherited["sandbox"] is not None and (refused := _SANDBOX_SETTINGS & set(options)):
+            raise configuration(f"dispatch: {min(refused)}: the sandbox is open already (DISP-12)")
+        asked = {**self.inherited, **options}
+        repository = asked.pop("repository", self.repository)
+        agent = asked.pop("agent", self.agent)
+        return await dispatch(repository, agent, brief, continuation=Continuation(conversation, fork=fork), **asked)
+
+
+def _resumable(agent: AnyAgent, result: DispatchResult) -> AnyAgent:
+    """The agent that held the conversation: of a fallback agent the selected candidate (FALL-08)."""
+    if isinstance(agent, FallbackAgent) and result.fallback is not None:
+        return agent.candidates[result.fallback.selected.index]
+    return agent
 
 
 def _continuation(value: Continuation | str | None) -> Continuation | None:

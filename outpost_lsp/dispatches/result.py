@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from outpost_lsp.dispatches.fallback import FallbackRecord
 from outpost_lsp.dispatches.report import ReportData, render_report
 from outpost_lsp.domain.price import UsageCost
 from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.errors import configuration
 from outpost_lsp.worktrees.changes import ChangeSet
+
+
+class Again(Protocol):
+    """Dispatches again with what is known of the first time."""
+
+    def __call__(
+        self, brief: Any, conversation: str, options: dict[str, Any], *, fork: bool
+    ) -> Awaitable[DispatchResult]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,20 @@ class DispatchResult:
     observer_errors: tuple[str, ...] = ()
     dispatch_id: str = ""
     report_data: ReportData = field(repr=False)
+    again: Again | None = field(default=None, repr=False, compare=False)
+
+    async def resume(self, brief: Any, **options: Any) -> DispatchResult:
+        """Go on with this conversation: the original options, overlaid with these (DISP-11)."""
+        return await self._again(brief, options, fork=False)
+
+    async def fork(self, brief: Any, **options: Any) -> DispatchResult:
+        """Go on with a copy of this conversation; the original stays as it is."""
+        return await self._again(brief, options, fork=True)
+
+    async def _again(self, brief: Any, options: dict[str, Any], *, fork: bool) -> DispatchResult:
+        if self.conversation is None or self.again is None:
+            raise configuration("this dispatch kept no conversation to go on with")
+        return await self.again(brief, self.conversation, options, fork=fork)
 
     def report(self, format: str = "markdown") -> str:
         """The run as Markdown, or as JSON with `format="json"`, as it was when the dispatch ended (REPORT rules)."""
