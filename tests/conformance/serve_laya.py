@@ -2,11 +2,12 @@
 
 Runs in the environment of the third-party servers. Everything on the wire is laya's; the stub makes up probabilities,
 rounds them to four decimals as laya's models do, and obeys a "stub" object in the state: `p` (probabilities by question),
-`sleep`, `fail`, `truncated`, `drop_usage`. Prints its base URL as JSON and serves until its input ends.
+`sleep`, `fail`, `truncated`, `drop_usage`. `STUB_FAST` is the probability of `fast` where the state says nothing. Prints its base URL as JSON and serves until its input ends.
 """
 
 import json
 import math
+import os
 import socket
 import sys
 import threading
@@ -50,6 +51,8 @@ class Stub:
 
     def predict(self, state, questions, model=None, **_controls):
         told = state.get("stub", {}) if isinstance(state, dict) else {}
+        if fast := float(os.environ.get("STUB_FAST", "0")):
+            told = {"p": {"route": {"fast": fast, "deep": 1 - fast}}, **told}
         time.sleep(told.get("sleep", 0))
         if told.get("fail"):
             raise RuntimeError("the stub was told to fail")
