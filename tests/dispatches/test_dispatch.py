@@ -42,7 +42,7 @@ def write_tool() -> Tool:
     return Tool("write", "Write.", ANY, write)
 
 
-async def test_the_agent_works_on_a_snapshot_and_the_users_folder_stays_as_it_is(stage: Stage) -> None:
+async def test_DISP_04_08_09_WATCH_11_the_agent_works_on_a_snapshot_and_the_users_folder_stays_as_it_is(stage: Stage) -> None:
     (stage.repository / "readme.md").write_text("unsaved work\n")
     seen: list[str] = []
 
@@ -112,7 +112,7 @@ async def test_DISP_03_an_unknown_conversation_is_a_session_fault(stage: Stage) 
     assert list(stage.layout.cache.rglob("worktrees/*/*")) == []
 
 
-async def test_DISP_06_07_a_failure_keeps_its_identity_and_says_what_was_left(stage: Stage) -> None:
+async def test_DISP_06_07_17_BOUND_03_CONV_17_a_failure_keeps_its_identity_and_says_what_was_left(stage: Stage) -> None:
     fault = OutpostError("provider", "HTTP 401")
     model = provider(calls(("write", {"path": "a", "text": "x"})), fault)
     with pytest.raises(OutpostError) as caught:
@@ -199,7 +199,7 @@ async def test_CONV_15_without_conversations_there_is_no_file_and_no_id(stage: S
     assert list(stage.layout.state.rglob("conversations/harness/*.jsonl")) == []
 
 
-async def test_CONV_edge_five_records_after_a_call_and_an_answer(stage: Stage) -> None:
+async def test_CONV_02_03_five_records_after_a_call_and_an_answer(stage: Stage) -> None:
     model = provider(calls(("echo", {"text": "x"})), says("done"))
     result = await stage.run(Agent("m", Harness(model, tools=[echo])))
     assert result.transcript is not None
@@ -208,14 +208,14 @@ async def test_CONV_edge_five_records_after_a_call_and_an_answer(stage: Stage) -
     assert git(stage.repository, "status", "--short", "--ignored") == ""
 
 
-async def test_EXEC_03_a_marker_in_the_last_answer_is_completion(stage: Stage) -> None:
+async def test_EXEC_02_03_a_marker_in_the_last_answer_is_completion(stage: Stage) -> None:
     result = await stage.run(Agent("m", Harness(provider(says("all <outpost>done</outpost>")))))
     assert (result.completed, result.completion) == (True, "<outpost>done</outpost>")
     result = await stage.run(Agent("m", Harness(provider(says("more to do")))))
     assert (result.completed, result.completion) == (False, None)
 
 
-async def test_DISP_05_passes_stop_at_the_first_completed_one(stage: Stage) -> None:
+async def test_DISP_05_EXEC_01_08_passes_stop_at_the_first_completed_one(stage: Stage) -> None:
     model = provider(says("one"), says("two STOP"), says("three"))
     result = await stage.run(Agent("m", Harness(model)), passes=5, until="STOP")
     assert result.text == "one\ntwo STOP"
@@ -284,7 +284,7 @@ async def test_OBS_11_a_dispatch_starts_first_and_finishes_last_also_on_failure(
         assert len({one.scope.dispatch_id for one in seen}) == 1
 
 
-async def test_JRN_01_02_the_journal_has_a_line_before_anybody_is_told(stage: Stage, tmp_path: Path) -> None:
+async def test_JRN_01_02_CONV_14_the_journal_has_a_line_before_anybody_is_told(stage: Stage, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     missing: list[str] = []
 
@@ -313,7 +313,7 @@ async def test_JRN_01_FAULT_07_a_journal_that_cannot_be_written_costs_no_run(sta
     assert any("journal" in note for note in result.notes)
 
 
-async def test_REPORT_a_run_is_told_as_markdown_and_json(stage: Stage) -> None:
+async def test_REPORT_01_04_05_07_a_run_is_told_as_markdown_and_json(stage: Stage) -> None:
     import json
 
     def broken(_value: Any, _context: Any) -> str:

@@ -13,7 +13,7 @@ from outpost_lsp.domain.sandbox import Command
 from tests.harness.stage import Stage, calls, provider, says
 
 
-async def test_SBX_06_07_agents_take_turns_in_one_sandbox_and_see_each_others_work(stage: Stage) -> None:
+async def test_SBX_06_07_DISP_10_agents_take_turns_in_one_sandbox_and_see_each_others_work(stage: Stage) -> None:
     async def write(_value: Any, context: Any) -> str:
         await context.sandbox.files.write("a.txt", b"first")
         return "written"

@@ -230,7 +230,7 @@ def skill() -> Skill:
     return Skill("tables", "How to read tables.", "Read row by row.", tools=[special])
 
 
-async def test_SKILL_02_03_04_05_a_skill_unlocks_its_tools_from_the_next_step_on(stage: Stage) -> None:
+async def test_SKILL_01_02_03_04_05_a_skill_unlocks_its_tools_from_the_next_step_on(stage: Stage) -> None:
     model = provider(
         calls(("special", {})),
         calls(("load_skill", {"name": "nothing"}, "a"), ("load_skill", {"name": "tables"}, "b"), ("special", {}, "c")),

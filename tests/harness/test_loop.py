@@ -21,7 +21,9 @@ from outpost_lsp.domain.model import Completed, TextDelta
 from tests.harness.stage import Stage, agent, calls, echo, provider, says, thinks, usage
 
 
-async def test_LOOP_01_instructions_are_resolved_once_a_turn_and_hooks_add_to_them(stage: Stage) -> None:
+async def test_LOOP_01_INSTR_02_03_HOOK_02_instructions_are_resolved_once_a_turn_and_hooks_add_to_them(
+    stage: Stage,
+) -> None:
     asked = []
 
     async def dynamic(context: object) -> str:
@@ -64,7 +66,7 @@ async def test_LOOP_03_no_instructions_and_no_tools_are_left_out(stage: Stage) -
     assert model.requests[0].tools == ()
 
 
-async def test_a_step_runs_in_the_exact_order_of_the_rules(stage: Stage) -> None:
+async def test_LOOP_22_a_step_runs_in_the_exact_order_of_the_rules(stage: Stage) -> None:
     seen: list[str] = []
 
     def note(name: str):
@@ -89,7 +91,7 @@ async def test_a_step_runs_in_the_exact_order_of_the_rules(stage: Stage) -> None
     assert kinds[len(wanted) :] == ["result", "finished", "summary"]
 
 
-async def test_LOOP_10_11_content_and_stop_reason_are_filled_in(stage: Stage) -> None:
+async def test_LOOP_10_11_MODEL_01_content_and_stop_reason_are_filled_in(stage: Stage) -> None:
     subject = agent(ModelResult(text="plain", usage=usage(1, 0, 1)))
     result = await stage.run(subject)
     assert result.text == "plain"
@@ -114,7 +116,7 @@ async def test_HOOK_03_a_stop_hook_that_always_continues_ends_at_the_step_limit(
     assert (caught.value.code, caught.value.details["limit"]) == ("limit", "maxSteps")
 
 
-async def test_LOOP_13_results_follow_the_assistant_message_in_call_order(stage: Stage) -> None:
+async def test_LOOP_13_TEXEC_05_results_follow_the_assistant_message_in_call_order(stage: Stage) -> None:
     model = provider(calls(("echo", {"text": "a"}), ("echo", {"text": "b"})), says("done"))
     await stage.run(Agent("scripted", Harness(model, tools=[echo])))
     results = model.requests[1].messages[-1].results
@@ -153,7 +155,7 @@ class _Streams:
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, "response"), (2, "configuration")])
-async def test_LOOP_16_a_stream_gives_exactly_one_result(stage: Stage, count: int, code: str) -> None:
+async def test_LOOP_16_MODEL_01_a_stream_gives_exactly_one_result(stage: Stage, count: int, code: str) -> None:
     events = [TextDelta("a"), *[Completed(says("a"))] * count]
     with pytest.raises(OutpostError) as caught:
         await stage.run(Agent("m", Harness(_Streams(*events))))  # type: ignore[arg-type]
@@ -168,7 +170,7 @@ async def test_LOOP_17_a_failed_request_says_so_before_the_fault(stage: Stage) -
     assert stage.of("model-error")[0].message == "HTTP 401"
 
 
-async def test_LOOP_18_an_answer_after_cancellation_is_not_counted(stage: Stage) -> None:
+async def test_LOOP_18_EVT_04_an_answer_after_cancellation_is_not_counted(stage: Stage) -> None:
     asked, release = asyncio.Event(), asyncio.Event()
 
     class Late:
@@ -207,7 +209,7 @@ async def test_LIM_04_a_limit_is_exceeded_strictly_above(stage: Stage) -> None:
     assert result.text == "done"
 
 
-async def test_LIM_02_BOUND_02_the_last_allowed_step_may_answer(stage: Stage) -> None:
+async def test_LIM_01_02_BOUND_02_the_last_allowed_step_may_answer(stage: Stage) -> None:
     result = await stage.run(
         agent(calls(("echo", {"text": "a"})), says("done"), tools=[echo], limits=Limits(max_steps=2))
     )
@@ -299,7 +301,7 @@ async def test_EVT_01_an_observer_that_raises_changes_nothing(stage: Stage) -> N
     assert any("observer" in text for text in result.observer_errors)
 
 
-async def test_EVT_02_USE_08_each_request_is_one_usage_event_and_counts_once(stage: Stage) -> None:
+async def test_EVT_02_03_USE_08_each_request_is_one_usage_event_and_counts_once(stage: Stage) -> None:
     result = await stage.run(
         agent(calls(("echo", {"text": "a"}), tokens=usage(4, 1, 2)), says("d", tokens=usage(4, 1, 2)), tools=[echo])
     )
@@ -312,7 +314,7 @@ async def test_readable_reasoning_is_an_event_and_opaque_data_stays_in_the_histo
     assert [event.text for event in stage.of("reasoning")] == ["hm"]
 
 
-async def test_LOOP_21_a_turn_has_a_deadline(stage: Stage) -> None:
+async def test_LOOP_21_EXEC_06_a_turn_has_a_deadline(stage: Stage) -> None:
     class Silent:
         name = identity = "silent"
 

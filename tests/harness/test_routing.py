@@ -61,7 +61,7 @@ def names(model: ScriptedModelProvider) -> list[str]:
     return [request.model for request in model.requests]
 
 
-async def test_ROUTE_10_12_the_selected_model_is_in_force_for_exactly_its_step(stage: Stage) -> None:
+async def test_ROUTE_03_04_10_11_12_CTX_01_the_selected_model_is_in_force_for_exactly_its_step(stage: Stage) -> None:
     """The first edge case of section 11: `fast` then `deep`, with a declared model of its own settings."""
     compacted: list[str] = []
     hooked: list[str] = []
@@ -105,7 +105,7 @@ async def test_ROUTE_10_12_the_selected_model_is_in_force_for_exactly_its_step(s
 
 
 @pytest.mark.parametrize(("confidence", "choice", "reason"), [(0.85, "fast", "selected"), (0.84, "deep", "confidence")])
-async def test_ROUTE_30_36_low_confidence_selects_the_fallback(
+async def test_ROUTE_30_36_52_low_confidence_selects_the_fallback(
     stage: Stage, confidence: float, choice: str, reason: str
 ) -> None:
     model = provider(says("done"))
@@ -243,7 +243,7 @@ async def test_ROUTE_09_a_routed_child_is_charged_to_its_ancestors(stage: Stage)
     assert stage.of("model-route")[0].subagent_id == stage.of("subagent")[0].id
 
 
-async def test_ROUTE_20_21_22_the_default_state(stage: Stage) -> None:
+async def test_ROUTE_13_20_21_22_the_default_state(stage: Stage) -> None:
     decider = ScriptedDecisionProvider([("fast", 0.9), ("fast", 0.9)])
     first = ModelResult(
         content=(

@@ -49,7 +49,7 @@ async def parent_results(stage: Stage, parent: Agent, **options: Any) -> list[An
     return list(last.results)
 
 
-async def test_SUB_10_11_19_20_a_child_starts_anew_and_answers_with_one_result(stage: Stage) -> None:
+async def test_SUB_01_04_10_11_12_19_20_a_child_starts_anew_and_answers_with_one_result(stage: Stage) -> None:
     child_model = provider(says("2 risks", tokens=usage(4, 1, 2)))
     child = Agent("small", Harness(child_model, instructions="Inspect.", tools=[echo]))
     model = provider(delegate("look at a.py"), says("all fine", tokens=usage(4, 1, 2)))
@@ -65,7 +65,7 @@ async def test_SUB_10_11_19_20_a_child_starts_anew_and_answers_with_one_result(s
     assert (result.usage.input, result.usage.cached, result.usage.output) == (12, 3, 6)
 
 
-async def test_SUB_edge_two_requests_each_give_sixteen_four_eight(stage: Stage) -> None:
+async def test_SUB_13_TBUD_01_two_requests_each_give_sixteen_four_eight(stage: Stage) -> None:
     tokens = usage(4, 1, 2)
     child = Agent("c", Harness(provider(calls(("echo", {"text": "x"}), tokens=tokens), says("c", tokens=tokens)), tools=[echo]))  # fmt: skip
     parent = Agent("p", Harness(provider(delegate(), says("p", tokens=tokens)), tools=[review(child)]))
@@ -110,7 +110,7 @@ async def test_SUB_05_a_subagent_cannot_be_run_by_hand_and_names_are_unique() ->
         Harness(provider(), tools=[review(child), review(child)])
 
 
-async def test_SUB_14_TOOL_05_delegations_run_one_at_a_time(stage: Stage) -> None:
+async def test_SUB_14_65_TOOL_05_TEXEC_04_delegations_run_one_at_a_time(stage: Stage) -> None:
     running, peak = 0, 0
 
     class Counting:
@@ -137,7 +137,7 @@ async def test_SUB_14_TOOL_05_delegations_run_one_at_a_time(stage: Stage) -> Non
     assert len(ids) == 2
 
 
-async def test_SUB_15_a_child_error_is_a_tool_error(stage: Stage) -> None:
+async def test_SUB_15_60_a_child_error_is_a_tool_error(stage: Stage) -> None:
     child = Agent("c", Harness(provider(OutpostError("provider", "HTTP 401"))))
     parent = Agent("p", Harness(provider(delegate(), says("p")), tools=[review(child)]))
     (result,) = await parent_results(stage, parent)
@@ -212,7 +212,7 @@ async def test_SUB_17_18_the_parents_deadline_covers_the_whole_delegation(stage:
     assert kinds.index("failed") < kinds.index("tool-result")
 
 
-async def test_SUB_30_to_33_depth_ceilings(stage: Stage) -> None:
+async def test_SUB_30_31_32_33_depth_ceilings(stage: Stage) -> None:
     leaf_model = provider(says("leaf"))
     leaf = Agent("l", Harness(leaf_model))
     child_model = provider(calls(("deeper", {"prompt": "x"})), says("child"))
@@ -238,7 +238,7 @@ async def test_SUB_30_zero_disables_delegation(stage: Stage) -> None:
     assert stage.of("subagent") == []
 
 
-async def test_SUB_61_62_64_events_carry_the_innermost_run_id_in_order(stage: Stage) -> None:
+async def test_SUB_61_62_63_64_events_carry_the_innermost_run_id_in_order(stage: Stage) -> None:
     leaf = Agent("l", Harness(provider(says("leaf"))))
     child = Agent("c", Harness(provider(calls(("deeper", {"prompt": "x"})), says("child")), tools=[review(leaf, "deeper")]))  # fmt: skip
     parent = Agent("p", Harness(provider(delegate(), says("p")), tools=[review(child)]))
@@ -258,7 +258,7 @@ async def test_SUB_61_62_64_events_carry_the_innermost_run_id_in_order(stage: St
     assert len(stage.of("conversation")) == 1
 
 
-async def test_SUB_40_all_ancestors_permissions_apply_also_to_rewritten_input(stage: Stage) -> None:
+async def test_SUB_40_PERM_08_all_ancestors_permissions_apply_also_to_rewritten_input(stage: Stage) -> None:
     write = Tool(
         "write_file",
         "Write.",
@@ -331,7 +331,7 @@ async def test_SUB_54_CONV_11_resuming_the_parent_does_not_run_the_child_again(s
     assert len(model.requests[-1].messages) == 5
 
 
-async def test_TBUD_02_07_an_ancestors_breach_ends_the_ancestor(stage: Stage) -> None:
+async def test_TBUD_02_03_07_09_an_ancestors_breach_ends_the_ancestor(stage: Stage) -> None:
     child = Agent("c", Harness(provider(says("child", tokens=usage(1, 0, 2)))))
     model = provider(delegate(), says("p"))
     parent = Agent("p", Harness(model, tools=[review(child)], limits=Limits(usage=UsageLimits(output=3))))
@@ -382,7 +382,7 @@ async def test_receipts_name_the_agent_and_the_chain_of_budgets(stage: Stage) ->
     assert of_child.subagent_id == stage.of("subagent")[0].id
 
 
-async def test_SUB_68_STEER_01_a_text_with_the_run_id_reaches_that_child_only(stage: Stage) -> None:
+async def test_SUB_68_STEER_01_03_04_13_15_a_text_with_the_run_id_reaches_that_child_only(stage: Stage) -> None:
     steering = Steering()
     sent: list[asyncio.Future[Any]] = []
 

@@ -37,7 +37,7 @@ async def results(stage: Stage, *requests: Any, tools: list[Tool], **harness: An
     return [(result.content, bool(result.is_error)) for result in model.requests[1].messages[-1].results]
 
 
-async def test_TEXEC_02_TOOL_03_errors_of_preparation_tell_the_cases_apart(stage: Stage) -> None:
+async def test_TEXEC_01_02_TOOL_02_03_errors_of_preparation_tell_the_cases_apart(stage: Stage) -> None:
     got = await results(
         stage,
         ("nothing", {}),
@@ -324,7 +324,7 @@ async def test_PERM_06_07_denials_are_told_and_never_reach_a_hook(stage: Stage) 
     assert [event.name for event in stage.of("tool-denied")] == ["write_file"] * 2
 
 
-async def test_HOOK_the_six_calls_of_the_rules(stage: Stage) -> None:
+async def test_HOOK_07_TEXEC_09_the_six_calls_of_the_rules(stage: Stage) -> None:
     """One step, six calls, default deny, `src/**` allowed, one before-tool and one after-tool hook."""
     seen: list[str] = []
     rewrites: dict[str, Any] = {

@@ -45,7 +45,7 @@ async def test_WATCH_05_warn_goes_on(stage: Stage) -> None:
     assert len(stage.of("warning")) == 2
 
 
-async def test_WATCH_05_07_09_an_instruction_is_given_once_and_then_it_stops(stage: Stage) -> None:
+async def test_WATCH_05_07_09_11_an_instruction_is_given_once_and_then_it_stops(stage: Stage) -> None:
     steering = Steering()
     model = provider(*again(9))
     policy = Watchdog(max_repeats=2, on_stuck=Intervention(instruction="try something else"))
