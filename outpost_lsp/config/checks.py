@@ -87,19 +87,11 @@ def _routing(name: str, routing: RoutingSettings, settings: Settings) -> Iterato
     for label in routing.models.keys() - routing.criteria.keys():
         yield (*path, "models", label), "criteria has no such label"
     for label in routing.criteria.keys() - routing.models.keys():
-        yield (*path, "models"), f"a model for the label {label} is needed"
+        yield (*path, "criteria", label), "models has no model for this label"
     if routing.fallback not in routing.criteria:
         yield (*path, "fallback"), "criteria has no such label"
-    providers = set()
     for label, model in routing.models.items():
         yield from _known((*path, "models", label), model, settings.models, "[models]")
-        if model in settings.models:
-            providers.add(settings.models[model].provider)
-    if len(providers) > 1:
-        yield (
-            (*path, "models"),
-            f"all models of a routing need one provider; these have {' and '.join(sorted(providers))}",
-        )
 
 
 def _agent(name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
@@ -139,13 +131,19 @@ def _loop(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Faul
 
 
 def _one_provider(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+    # Only where a routing is used: the built-in one is over two models that may become different services' one by one.
     routing = settings.routing.get(agent.routing or "")
-    own = settings.models.get(agent.model or settings.default_model)
-    if routing is None or own is None or agent.model is None:
+    models = [*routing.models.values()] if routing is not None else []
+    providers = sorted({settings.models[model].provider for model in models if model in settings.models})
+    if len(providers) > 1:
+        yield (
+            (*path, "routing"),
+            f"all models of a routing need one provider; its models have {' and '.join(providers)}",
+        )
         return
-    providers = {settings.models[model].provider for model in routing.models.values() if model in settings.models}
-    if providers and providers != {own.provider}:
-        yield (*path, "model"), f"the models of its routing are {' and '.join(sorted(providers))}'s; it needs the same"
+    own = settings.models.get(agent.model or "")
+    if own is not None and providers and own.provider != providers[0]:
+        yield (*path, "model"), f"the models of its routing have the provider {providers[0]}; it needs the same"
 
 
 def _candidates(path: Path, name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:

@@ -38,6 +38,7 @@ def _path(key: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
+    text = text.strip()
     try:
         return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
     except tomllib.TOMLDecodeError:
