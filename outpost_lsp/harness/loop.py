@@ -7,43 +7,35 @@ Cancellation is that of the task that runs it: no token, no flag.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping
+from functools import partial
 from typing import assert_never
 
 from outpost_lsp.domain.event import (
     CompactionEvent,
     Event,
     InstructionsLoadedEvent,
-    ModelErrorEvent,
-    ModelRequestEvent,
-    ModelResponseEvent,
-    ModelRetryEvent,
     ReasoningEvent,
     SkillsLoadedEvent,
     SteerEvent,
     StepEvent,
     StopPreventedEvent,
-    TextDeltaEvent,
     TextEvent,
     UsageSource,
 )
 from outpost_lsp.domain.message import Message, ReasoningBlock, TextBlock, user, without_reasoning
-from outpost_lsp.domain.model import Completed, ModelRequest, ModelResult, ModelSpec, ReasoningDelta, Retry, TextDelta
+from outpost_lsp.domain.model import ModelResult, ModelSpec
 from outpost_lsp.domain.tool import Tool
-from outpost_lsp.domain.usage import UNKNOWN, Usage
+from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.agent import MAX_DELEGATION_DEPTH, Agent, Harness
+from outpost_lsp.harness.asking import ask_model, summarize
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.context import (
-    SUMMARY_SYSTEM,
     CompactionInput,
     ContextStrategy,
     compacted,
-    rendered,
-    summarize_history,
-    truncate_tool_results,
 )
 from outpost_lsp.harness.gate import Gate
 from outpost_lsp.harness.hooks import HookInput, run_hook
@@ -52,8 +44,6 @@ from outpost_lsp.harness.routing import RoutingContext, select_route
 from outpost_lsp.harness.runtime import Memory, TurnRuntime
 from outpost_lsp.harness.tool_calls import run_calls
 from outpost_lsp.sandbox.lease import BorrowedLease
-
-_UNCOUNTED_WHEN = frozenset({"timeout", "response"})
 
 
 class Loop:
@@ -98,7 +88,8 @@ class Loop:
         )
         self.loaded_skills: frozenset[str] = frozenset()
         self._tool_calls = 0
-        self._system: str | None = None
+        self.system: str | None = None
+        """The session's instructions, resolved when the turn began."""
 
     @property
     def harness(self) -> Harness:
@@ -143,7 +134,7 @@ class Loop:
             )
             if result is not None:
                 texts.append(result["instructions"])
-        self._system = "\n\n".join(text for text in texts if text.strip()) or None
+        self.system = "\n\n".join(text for text in texts if text.strip()) or None
         self.memory.append(user(prompt, *self._steered()))
 
     def _steered(self) -> list[str]:
@@ -165,7 +156,7 @@ class Loop:
         await self._compact()
         await self._route()
         await self._hooks_before_model()
-        result = await self._ask_model()
+        result = await ask_model(self)
         if self.harness.hook_table.has("after-model"):
             for hook in self.harness.hook_table.of("after-model"):
                 given = HookInput(sandbox=self.hook_lease, model=self.model, step=self.step, result=result)
@@ -193,14 +184,15 @@ class Loop:
 
     async def _compact(self) -> None:
         for strategy in self.harness.context:
-            await self._apply(strategy, forced=False)
+            await self.apply(strategy, forced=False)
 
-    async def _apply(self, strategy: ContextStrategy, *, forced: bool) -> bool:
+    async def apply(self, strategy: ContextStrategy, *, forced: bool) -> bool:
+        """Let one strategy shorten the history; whether it did. `forced`: the service refused it as too long."""
         given = CompactionInput(
             messages=tuple(self.memory.history),
             step=self.step,
             model=self.model,
-            summarize=self._summarize,
+            summarize=partial(summarize, self),
             forced=forced,
         )
         messages = await compacted(strategy, given)
@@ -220,7 +212,7 @@ class Loop:
             step=self.step,
             model=self.model,
             messages=self.memory.history,
-            system=self._system,
+            system=self.system,
             tools=self.tool_specs,
         )
         try:
@@ -228,7 +220,7 @@ class Loop:
                 routing,
                 context,
                 observe=lambda event: self.runtime.observe_decision(event, self.run_id),
-                account=lambda usage: self._account(usage, "decision", routing.model),
+                account=lambda usage: self.account(usage, "decision", routing.model),
             )
         finally:
             # A cancelled loop raises its cancellation before any fault of the router (ROUTE-34).
@@ -246,94 +238,8 @@ class Loop:
             )
             await run_hook(hook, given, self.emit)
 
-    # The model
-
-    async def _ask_model(self) -> ModelResult:
-        try:
-            return await self._request(self._step_request(), "model")
-        except OutpostError as error:
-            if error.details.get("reason") != "context-length" or not await self._make_room():
-                raise
-        return await self._request(self._step_request(), "model")
-
-    async def _make_room(self) -> bool:
-        """One compaction after a request was refused as too long (CTX-11); whether anything became shorter."""
-        strategies = self.harness.context or (truncate_tool_results(), summarize_history())
-        shortened = [await self._apply(strategy, forced=True) for strategy in strategies]
-        return any(shortened)
-
-    def _step_request(self) -> ModelRequest:
-        return ModelRequest(
-            model=self.model.name,
-            messages=self.memory.history,
-            system=self._system,
-            tools=self.tool_specs,
-            reasoning=self.model.reasoning,
-            max_output_tokens=self.model.max_output_tokens,
-            cache=self.harness.cache,
-        )
-
-    async def _request(self, request: ModelRequest, source: UsageSource) -> ModelResult:
-        if self.runtime.verbose:
-            self.emit(ModelRequestEvent(request=_request_json(request)))
-        try:
-            result = await self._streamed(request, source)
-        except OutpostError as error:
-            if error.code in _UNCOUNTED_WHEN:
-                self.runtime.mark_incomplete()
-            self.emit(ModelErrorEvent(message=error.message))
-            raise
-        except Exception as error:
-            self.emit(ModelErrorEvent(message=str(error) or type(error).__name__))
-            raise
-        except BaseException:
-            # Cancelled in flight: the service may charge for an answer nobody will read.
-            self.runtime.mark_incomplete()
-            raise
-        # A response that arrives after cancellation is discarded and not counted (LOOP-18).
-        await checkpoint()
-        self._account(result.usage or UNKNOWN, source, request.model)
-        if self.runtime.verbose:
-            self.emit(ModelResponseEvent(response=_result_json(result)))
-        answered = result.model or request.model
-        if answered not in self.runtime.answered_models:
-            self.runtime.answered_models.append(answered)
-        return result
-
-    async def _streamed(self, request: ModelRequest, source: UsageSource) -> ModelResult:
-        provider = self.harness.model_provider
-        if getattr(provider, "stream", None) is None:
-            answer: ModelResult = await provider.request(request)
-            return answer
-        result: ModelResult | None = None
-        async with aclosing(provider.stream(request)) as events:
-            async for event in events:
-                match event:
-                    case TextDelta():
-                        if source == "model":
-                            self.emit(TextDeltaEvent(text=event.text))
-                    case ReasoningDelta():
-                        if source == "model":
-                            self.emit(ReasoningEvent(text=event.text))
-                    case Retry():
-                        self._retried(event, source, request.model)
-                    case Completed():
-                        if result is not None:
-                            raise OutpostError("configuration", f"{provider.name}: the stream gave two results")
-                        result = event.result
-                    case _:
-                        assert_never(event)
-        if result is None:
-            raise OutpostError("response", f"{provider.name}: the answer ended without a result")
-        return result
-
-    def _retried(self, event: Retry, source: UsageSource, model: str) -> None:
-        self.emit(ModelRetryEvent(attempt=event.attempt, message=event.message, wait_s=event.wait_s or None))
-        if event.usage is not None:
-            partial = event.usage.model_copy(update={"complete": False})
-            self._account(partial, source, model, attempt_cut=True)
-
-    def _account(self, usage: Usage, source: UsageSource, model: str, *, attempt_cut: bool = False) -> None:
+    def account(self, usage: Usage, source: UsageSource, model: str, *, attempt_cut: bool = False) -> None:
+        """Count a receipt of this loop; raises the breach of the outermost budget it broke."""
         self.runtime.account(
             usage,
             budget=self.budget,
@@ -344,21 +250,6 @@ class Loop:
             emit=self.emit,
             attempt_cut=attempt_cut,
         )
-
-    async def _summarize(self, messages: Sequence[Message]) -> str:
-        """An accounted request of the active model over the rendered history (CTX-07, LOOP-20)."""
-        request = ModelRequest(
-            model=self.model.name,
-            prompt=rendered(messages),
-            system=SUMMARY_SYSTEM,
-            reasoning=self.model.reasoning,
-            max_output_tokens=self.model.max_output_tokens,
-        )
-        self.budget.check()
-        result = await self._request(request, "summary")
-        if result.reason != "end" or not result.text.strip():
-            raise OutpostError("response", f"the summary of the history failed: it ended with {result.reason}")
-        return result.text
 
     # The answer
 
@@ -428,24 +319,3 @@ class Loop:
                 f"{self.name} exceeded its limit of {limit} tool calls: {self._tool_calls} requested",
                 {"limit": "maxToolCalls", "step": self.step, "agent": self.name, "ceiling": limit},
             )
-
-
-def _request_json(request: ModelRequest) -> dict[str, object]:
-    return {
-        "model": request.model,
-        "system": request.system,
-        "prompt": request.prompt,
-        "messages": None if request.messages is None else [message.to_json() for message in request.messages],
-        "tools": [tool.name for tool in request.tools],
-        "reasoning": request.reasoning,
-        "maxOutputTokens": request.max_output_tokens,
-    }
-
-
-def _result_json(result: ModelResult) -> dict[str, object]:
-    return {
-        "text": result.text,
-        "content": [block.to_json() for block in result.blocks],
-        "stopReason": result.reason,
-        "usage": None if result.usage is None else result.usage.to_json(),
-    }
