@@ -20,7 +20,7 @@ from outpost_lsp.config.environment import default_layout
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.lsp import actions, commands
 from outpost_lsp.lsp.client import EventLevel
-from outpost_lsp.lsp.diagnostics import DiagnosticPublisher, diagnostic
+from outpost_lsp.lsp.diagnostics import DiagnosticPublisher, diagnostic, shown_findings
 from outpost_lsp.lsp.documents import Document, differs_from_disk
 from outpost_lsp.lsp.editing import EditFollower
 from outpost_lsp.lsp.hover import findings_at, hover_markdown, hover_text, overlapping
@@ -217,7 +217,7 @@ class Desk:
             workspace, path = self.places.demand(uri)
         except RequestFault:
             return None, "", []
-        return workspace, path, [one for one in workspace.findings(path) if one.status in ("open", "stale")]
+        return workspace, path, shown_findings(workspace, path)
 
     # For commands
 

@@ -112,7 +112,7 @@ class DiagnosticPublisher:
     def _publish(self, key: Key) -> None:
         workspace, path = key
         self._last[key] = time.monotonic()
-        shown = [finding for finding in workspace.findings(path) if finding.status in ("open", "stale")]
+        shown = shown_findings(workspace, path)
         uri = self._places.uri(workspace, path)
         before = self._published.get(key)
         if before is not None and before != uri:
@@ -139,6 +139,15 @@ class DiagnosticPublisher:
         self._protocol.notify("textDocument/publishDiagnostics", params)
         self._protocol.notify("$/outpost/findings", {"uri": uri, "findings": [record for _, record in records]})
         self.after_publish()
+
+
+def shown_findings(workspace: Workspace, path: str) -> list[Finding]:
+    """The findings of a file that are diagnostics: not dismissed, not fixed, and with enough of their text left."""
+    return [
+        finding
+        for finding in workspace.findings(path)
+        if finding.status == "open" or (finding.status == "stale" and not workspace.is_withdrawn(finding.id))
+    ]
 
 
 def diagnostic(finding: Finding, place: dict[str, Any]) -> dict[str, Any]:

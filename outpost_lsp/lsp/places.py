@@ -109,7 +109,8 @@ class Places:
                 return known[1]
             if status.st_size > _MAX_FILE:
                 return ()
-            lines = split_lines(file.read_bytes().decode("utf-8", "surrogateescape"))
+            # A byte-order mark is no part of the text, as editors and the findings count.
+            lines = split_lines(file.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff"))
         except (OSError, ValueError):
             return ()
         self._files[file] = (stamp, lines)

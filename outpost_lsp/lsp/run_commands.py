@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.harness.steering import ANYONE
 from outpost_lsp.lsp.reporter import REQUEST, Request
@@ -159,9 +161,15 @@ def _agent_json(workspace: Workspace, name: str) -> Result:
         "model": settings.model or workspace.settings.default_model,
         "tools": list(settings.tools),
         "subagents": list(settings.subagents),
-        "limits": settings.limits.model_dump(mode="json", by_alias=True, exclude_none=True) if settings.limits else {},
+        "limits": _camel_case(settings.limits.model_dump(mode="json", exclude_none=True)),
     }
     return body | ({"routing": settings.routing} if settings.routing else {})
+
+
+def _camel_case(table: dict[str, Any]) -> Result:
+    return {
+        to_camel(name): _camel_case(value) if isinstance(value, dict) else value for name, value in table.items()
+    }
 
 
 HANDLERS: Final[dict[str, Handler]] = {

@@ -16,8 +16,11 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
+
+from outpost_lsp import __version__
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.network import Door
@@ -97,32 +100,30 @@ async def _serve_one(
     options: ServeOptions, connect: Callable[[OutpostServer], Awaitable[Callable[[], Awaitable[None]]]]
 ) -> int:
     from outpost_lsp.lsp.server import OutpostServer
-    from outpost_lsp.lsp.version import package_version
 
-    server = OutpostServer(package_version())
+    server = OutpostServer(__version__)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, server.ended.set)
+    server.when_initialized = partial(_settle, server, options.client_process_id)
     disconnect = await connect(server)
-    watching = loop.create_task(_watch_parent(server, options.client_process_id), name="watch the client")
     await server.ended.wait()
     status = server.status
     _force_exit(status)
-    watching.cancel()
     await server.close(_CLOSE_S)
     await disconnect()
     return status
 
 
-async def _watch_parent(server: OutpostServer, client_process_id: int | None) -> None:
+def _settle(server: OutpostServer, client_process_id: int | None, process_id: int | None) -> None:
+    """The server is loaded: watch the client, before it can die unseen, and let the collector work again."""
     from outpost_lsp.lsp.parent import watch_process
 
-    await server.initialized.wait()
     gc.enable()
     gc.freeze()
-    process_id = server.parent or client_process_id
-    if process_id is not None and process_id > 0:
-        watch_process(process_id, server.ended.set)
+    watched = process_id or client_process_id
+    if watched is not None and watched > 0:
+        watch_process(watched, server.ended.set)
 
 
 def _force_exit(status: int) -> None:

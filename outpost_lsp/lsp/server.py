@@ -46,9 +46,9 @@ class OutpostServer(LanguageServer):
         self.documents = Documents()
         self.spellings = UriSpellings()
         self.folders: dict[Path, str] = {}
-        self.parent: int | None = None
         self.ended = asyncio.Event()
-        self.initialized = asyncio.Event()
+        self.when_initialized: Callable[[int | None], None] | None = None
+        """Called once with the client's process id, before `initialize` is answered."""
         self._desk: asyncio.Task[Desk] | None = None
         self._register()
 
@@ -125,10 +125,10 @@ class OutpostServer(LanguageServer):
         options = read_options(params.initialization_options)
         self.client = Client(params.capabilities, params.client_info.name if params.client_info else "")
         self.options = options
-        self.parent = params.process_id
         for uri in _folder_uris(params):
             self._add_folder(uri)
-        self.initialized.set()
+        if self.when_initialized is not None:
+            self.when_initialized(params.process_id)
         logger.info("serving %s, positions in %s", self.client.name or "a client", self.client.encoding)
         return {
             "capabilities": server_capabilities(self.client),

@@ -412,7 +412,7 @@ def parse(name: str, arguments: Any) -> Params:
     `arguments` is the request's list: absent, empty or `[null]` mean an empty object, and there is one at most.
     """
     shape = COMMANDS[name]
-    if arguments is not None and not isinstance(arguments, list):
+    if arguments is not None and not isinstance(arguments, list | tuple):
         raise ArgumentsError("arguments: a list with one object is expected")
     given = list(arguments or [])
     if len(given) > 1:
