@@ -75,8 +75,10 @@ class Exchange:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
-        client, self._client, self._loop = self._client, None, None
-        if client is not None:
+        client, loop = self._client, self._loop
+        self._client = self._loop = None
+        # The connections of an event loop that has ended cannot be closed any more.
+        if client is not None and loop is asyncio.get_running_loop():
             await client.aclose()
 
     async def _post(self, httpx: Any, body: bytes, key: str | None) -> bytes:

@@ -146,7 +146,7 @@ async def test_too_many_at_once_is_an_outage_with_its_wait() -> None:
 
         async def ask_slowly() -> None:
             try:
-                await ask(base_url, {"stub": {"sleep": 1}}, key=None)
+                await ask(base_url, {"stub": {"sleep": 3}}, key=None)
             except OutpostError as error:
                 errors.append(error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outpost_lsp.decisions.answers import read_answers
@@ -186,6 +186,7 @@ def test_DEC_22_a_service_that_shows_fewer_decimals_gets_the_tolerance_of_what_i
         assert "add up" in refused(Choice("Which?", dict.fromkeys(raw["probabilities"], "x")), raw)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.001, 1000), min_size=2, max_size=40), st.sampled_from([2, 3, 4, 5, 6, 17]))
 def test_DEC_22_whatever_a_service_rounds_honestly_is_accepted(weights: list[float], decimals: int) -> None:
     total = sum(weights)

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -56,6 +56,7 @@ def test_JSON_01_plain_values_are_accepted(value: Any) -> None:
     assert lossless_fault(value) is None
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_JSON_01_whatever_is_accepted_survives_a_trip_through_json(value: Any) -> None:
     assert lossless_fault(value) is None

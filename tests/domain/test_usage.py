@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -64,11 +64,13 @@ def test_USE_02_incomplete_on_either_side_makes_the_sum_incomplete() -> None:
     assert (Usage(input=1, output=1, complete=True) + known).complete is None
 
 
+@settings(deadline=None)
 @given(usages(), usages(), usages())
 def test_USE_02_the_order_of_additions_does_not_matter(first: Usage, second: Usage, third: Usage) -> None:
     assert (first + second) + third == first + (second + third) == total([third, second, first])
 
 
+@settings(deadline=None)
 @given(usages())
 def test_USE_02_nothing_added_changes_nothing(usage: Usage) -> None:
     assert usage + ZERO == usage
