@@ -74,10 +74,7 @@ def toml_value(value: Any) -> str:
 
 def _text(value: str) -> str:
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    shown = "".join(
-        escapes.get(mark) or (mark if mark.isprintable() else f"\\u{ord(mark):04x}" if ord(mark) < 65536 else "?")
-        for mark in value
-    )
+    shown = "".join(escapes.get(mark) or (mark if mark.isprintable() else f"\\U{ord(mark):08x}") for mark in value)
     return f'"{shown}"'
 
 
@@ -103,8 +100,8 @@ def _shown(path: Path, value: Any) -> Any:
     match path:
         case ("mcp", _, "environment" | "headers", _):
             return _HIDDEN
-        case ("mcp", _, "arguments") | ("providers", _, "api_key_command"):
-            return [_without_password(item) if isinstance(item, str) else item for item in value]
+        case ("mcp", _, "arguments"):
+            return [_HIDDEN for _ in value]
     return _without_password(value) if isinstance(value, str) else value
 
 

@@ -227,6 +227,10 @@ def json_schema() -> dict[str, Any]:
     schema = Settings.model_json_schema(by_alias=False)
     for definition in (schema, *schema.get("$defs", {}).values()):
         definition.pop("required", None)
+        for field in definition.get("properties", {}).values():
+            # Patterns say which names a table may have; without this, other names would be welcome, too.
+            if "patternProperties" in field:
+                field["additionalProperties"] = False
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
