@@ -71,14 +71,17 @@ class Place:
 
 
 @contextmanager
-def place(root: Path, relative: str, *, follow_last: bool, create: bool = False) -> Iterator[Place]:
+def place(
+    root: Path, relative: str, *, follow_last: bool, create: bool = False, no_links: bool = False
+) -> Iterator[Place]:
     """Walk to `relative` (normalised) and hold its folder open; the name is empty for the root itself.
 
-    With `follow_last` a final link is walked too. With `create` missing folders are made.
+    With `follow_last` a final link is walked too. With `create` missing folders are made. With `no_links` no link on the
+    way is walked, wherever it leads.
     """
     shown = relative or "."
     try:
-        walk = _Walk(root, relative, create=create)
+        walk = _Walk(root, relative, create=create, no_links=no_links)
         try:
             yield walk.to_the_end(follow_last=follow_last)
         finally:
@@ -131,11 +134,12 @@ def _check_name(part: str, path: str) -> None:
 class _Walk:
     """The opened folders from the root downwards and the components still to go."""
 
-    def __init__(self, root: Path, relative: str, *, create: bool) -> None:
+    def __init__(self, root: Path, relative: str, *, create: bool, no_links: bool) -> None:
         self._root = root
         self._path = relative or "."
         self._todo = relative.split("/")[::-1] if relative else []
         self._create = create
+        self._no_links = no_links
         self._folders = [os.open(root, _FOLDER)]
         self._names: list[str] = []
         self._links = 0
@@ -203,6 +207,8 @@ class _Walk:
 
     def _splice(self, target: str) -> None:
         """Put a link's target in place of its name."""
+        if self._no_links:
+            raise refused(self._path, "link", "a link stands on the way.")
         self._links += 1
         if self._links > _MOST_LINKS:
             raise refused(self._path, "link", "its links go round in a circle.")

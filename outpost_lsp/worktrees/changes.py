@@ -46,7 +46,7 @@ _EMPTY_TREE_SHA256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74de
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """One file that differs. Modes are git's octal ones, empty on the side where there is no file."""
+    """One file that differs. Modes (git's octal ones) and object names are empty on the side where there is no file."""
 
     path: str
     status: ChangeStatus
@@ -56,6 +56,8 @@ class ChangedFile:
     binary: bool = False
     old_mode: str = ""
     new_mode: str = ""
+    old_oid: str = ""
+    new_oid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ def _side(oid: str, other: str) -> str:
 def _changed_lines(listing: bytes, diff: bytes) -> Mapping[str, tuple[tuple[int, int], ...]]:
     sections = iter(re.split(rb"(?m)^diff --git ", diff)[1:])
     ranges: dict[str, tuple[tuple[int, int], ...]] = {}
-    for status, _, new_mode, names in _raw_entries(listing):
+    for status, _, new_mode, _, _, names in _raw_entries(listing):
         if status == "T":
             next(sections)  # A change of kind is shown as a deletion and a new file.
         section = next(sections)
@@ -268,29 +270,30 @@ async def _compare(
     ]
     output = (await _compared(repository, arguments, _LONGEST_LISTING)).stdout
     entries = list(_raw_entries(output))
-    numbers = _numstat(output, sum(len(entry[3]) + 1 for entry in entries))
+    numbers = _numstat(output, sum(len(entry[-1]) + 1 for entry in entries))
     files = []
     odd = []
-    for (status, old_mode, new_mode, names), (insertions, deletions, binary) in zip(entries, numbers, strict=True):
+    for (status, *sides, names), (insertions, deletions, binary) in zip(entries, numbers, strict=True):
         texts = [_text(name) for name in names]
         path, old_path = texts[-1], texts[0] if len(texts) == 2 else None
         if path is None or None in texts:
             odd.append(names[-1])
             continue
-        modes = ["" if mode == "000000" else mode for mode in (old_mode, new_mode)]
-        files.append(ChangedFile(path, _STATUS[status], old_path, insertions, deletions, binary, *modes))
+        known = ["" if set(side) == {"0"} else side for side in sides]
+        files.append(ChangedFile(path, _STATUS[status], old_path, insertions, deletions, binary, *known))
     return tuple(sorted(files, key=lambda file: file.path)), tuple(odd)
 
 
-def _raw_entries(output: bytes) -> list[tuple[str, str, str, tuple[bytes, ...]]]:
-    """The raw records at the start of `-z` output: status letter, old mode, new mode, and one or two names."""
+def _raw_entries(output: bytes) -> list[tuple[str, str, str, str, str, tuple[bytes, ...]]]:
+    """The raw records at the start of `-z` output: status letter, the modes, the object names, and one or two names."""
     fields = output.split(b"\0")
     entries = []
     position = 0
     while position < len(fields) and fields[position].startswith(b":"):
-        old_mode, new_mode, _, _, status = fields[position][1:].decode("ascii").split(" ")
+        old_mode, new_mode, old_oid, new_oid, status = fields[position][1:].decode("ascii").split(" ")
         count = 2 if status[0] in "RC" else 1
-        entries.append((status[0], old_mode, new_mode, tuple(fields[position + 1 : position + 1 + count])))
+        names = tuple(fields[position + 1 : position + 1 + count])
+        entries.append((status[0], old_mode, new_mode, old_oid, new_oid, names))
         position += 1 + count
     return entries
 

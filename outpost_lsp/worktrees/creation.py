@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from anyio import to_thread
+
 from outpost_lsp.worktrees import hardening
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.snapshot import IDENTITY
@@ -15,7 +17,7 @@ from outpost_lsp.worktrees.snapshot import IDENTITY
 
 async def create_repository(folder: Path, environment: Mapping[str, str] | None = None) -> Repository:
     """An empty repository in `folder`, which exists and is none yet. `environment` is what git sees of the host."""
-    top = folder.resolve()
+    top = await to_thread.run_sync(folder.resolve)
     host = hardening.host_environment() if environment is None else environment
     git_dir = top / ".git"
     repository = Repository(top=top, git_dir=git_dir, common_dir=git_dir, environment=host)

@@ -1,0 +1,76 @@
+"""What applying a result does to the user's files, as values: operations, conflicts, and which files need a person's word.
+
+Pure. An operation says what it expects to find, so that whoever carries it out (an editor, the disk) can check once more.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+_FOLDERS: Final = frozenset(
+    (
+        ".vscode", ".idea", ".zed", ".fleet", ".vs", ".nvim", ".devcontainer", ".direnv", ".github", ".gitlab", ".gitea",
+        ".forgejo", ".circleci", ".buildkite", ".woodpecker", ".ci", ".husky", ".githooks", ".hooks", ".hg", ".svn", ".cursor",
+        ".claude", ".codex", ".gemini", ".windsurf", ".aider", ".continue", ".outpost", ".cargo", ".mvn", ".bundle", ".yarn",
+    )
+)  # fmt: skip
+_FILES: Final = re.compile(
+    r"\.envrc|\.gitattributes|\.gitmodules|\.gitconfig|\.mcp\.json|mcp\.json|agents(\..*)?\.md|claude(\..*)?\.md|gemini\.md"
+    r"|copilot-instructions\.md|\.cursorrules|\.windsurfrules|\.clinerules|\.roorules|outpost\.toml|\.outpost\.toml"
+    r"|\.worktreeinclude|\.gitlab-ci\.ya?ml|\.travis\.ya?ml|appveyor\.ya?ml|\.appveyor\.ya?ml|azure-pipelines.*\.ya?ml"
+    r"|bitbucket-pipelines\.ya?ml|\.drone\.ya?ml|\.woodpecker\.ya?ml|cloudbuild\.ya?ml|jenkinsfile|\.pre-commit-config\.ya?ml"
+    r"|lefthook\.ya?ml|\.?lefthook-local\.ya?ml|\.huskyrc.*|\.exrc|\.nvimrc|\.nvim\.lua|\.vimrc|\.lvimrc|\.dir-locals(-2)?\.el"
+    r"|.*\.code-workspace|.*\.sublime-project|\.tool-versions|\.?mise\.toml|\.npmrc|\.yarnrc(\.yml)?|\.pnpmfile\.c?js"
+    r"|devcontainer\.json|\.bashrc|\.bash_profile|\.profile|\.zshrc|\.zshenv|\.zprofile|\.inputrc|\.lldbinit|\.gdbinit|\.rgignore"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What stands at a path now; the content of a link is its target, of anything else than a file `None`."""
+
+    kind: Literal["file", "link", "directory", "other", "absent"]
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperation:
+    """One file that changes: made (`before` is `None`), written, removed (`after` is `None`) or moved.
+
+    The bytes are as they stand on disk. A link's content is its target. `moved_from` names the file that is renamed to
+    `path`; `before` is then its content.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    moved_from: str | None = None
+    is_executable: bool | None = None
+    """What the executable bit becomes; `None` leaves it as it is."""
+    is_link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConflict:
+    """A file that cannot take the change, and why, for a person."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What to do, or why nothing is done: with a conflict there are no operations (SEC-23)."""
+
+    operations: tuple[FileOperation, ...] = ()
+    conflicts: tuple[ApplyConflict, ...] = ()
+    already: tuple[str, ...] = ()
+    """Files that hold the result as they are."""
+
+
+def needs_own_accept(path: str) -> bool:
+    """Whether a file makes editors, shells, agents or build services act, so that a person must name it (SEC-09)."""
+    *folders, name = path.casefold().split("/")
+    return any(folder in _FOLDERS for folder in folders) or name in _FOLDERS or _FILES.fullmatch(name) is not None
