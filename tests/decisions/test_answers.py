@@ -221,7 +221,7 @@ def test_DEC_23_the_chosen_label_is_a_most_probable_one() -> None:
 
 
 @pytest.mark.parametrize("choice", [None, "other", 1, ["fast"], ""])
-def test_DEC_23_the_chosen_label_is_one_of_the_question(choice: Any) -> None:
+def test_DEC_23_ROUTE_37_the_chosen_label_is_one_of_the_question(choice: Any) -> None:
     assert "q.choice" in refused(TWO, {**GOOD, "choice": choice})
 
 

@@ -176,7 +176,7 @@ async def test_DEC_14_valid_usage_counts_even_when_the_answer_is_rejected() -> N
     assert log.last.usage == USAGE
 
 
-async def test_DEC_14_accounting_comes_before_the_cancellation_check() -> None:
+async def test_DEC_14_ROUTE_45_accounting_comes_before_the_cancellation_check() -> None:
     log = Log()
     async with anyio.create_task_group() as group:
 

@@ -80,7 +80,7 @@ def refused(make: Any) -> str:
         (lambda: Decision({"q": Noul("half a pair \ud800")}), "instructions"),
     ],
 )
-def test_DEC_01_a_wrong_declaration_is_refused_by_name(make: Any, names: str) -> None:
+def test_DEC_01_ERR_01_a_wrong_declaration_is_refused_by_name(make: Any, names: str) -> None:
     assert names in refused(make)
 
 
