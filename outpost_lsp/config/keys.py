@@ -70,13 +70,15 @@ def provider_key(
     *,
     hidden: Callable[[], set[str]] = set,
     ask_client: AskClient | None = None,
+    saw: Callable[[str], None] = lambda _key: None,
 ) -> KeySource:
     """What gives a provider's key at each request; `None` for a service without authentication.
 
-    `hidden` names the variables that the key command does not see.
+    `hidden` names the variables that the key command does not see; `saw` is told each key that comes from elsewhere
+    than a variable.
     """
     if provider.api_key_command is not None:
-        return _PrintedKey(name, provider.api_key_command, environment, hidden)
+        return _PrintedKey(name, provider.api_key_command, environment, hidden, saw)
     variable = key_variable(provider)
     if not variable:
         return None
@@ -85,6 +87,7 @@ def provider_key(
         found = environment.get(variable, "").strip()
         if not found and ask_client is not None:
             found = (await ask_client(name) or "").strip()
+            saw(found)
         if not found:
             storage = ", or save it in the editor's secret storage" if ask_client is not None else ""
             raise configuration(
@@ -120,7 +123,7 @@ def decider_key(name: str, variable: str, environment: Mapping[str, str]) -> Cal
 class _PrintedKey:
     """A key that a command prints. It is kept for some minutes, since such commands may ask a person."""
 
-    __slots__ = ("_command", "_environment", "_hidden", "_key", "_name", "_until")
+    __slots__ = ("_command", "_environment", "_hidden", "_key", "_name", "_saw", "_until")
 
     def __init__(
         self,
@@ -128,11 +131,13 @@ class _PrintedKey:
         command: tuple[str, ...],
         environment: Mapping[str, str],
         hidden: Callable[[], set[str]],
+        saw: Callable[[str], None],
     ) -> None:
         self._name = name
         self._command = command
         self._environment = environment
         self._hidden = hidden
+        self._saw = saw
         self._key = ""
         self._until = 0.0
 
@@ -155,6 +160,7 @@ class _PrintedKey:
         key = result.stdout.partition("\n")[0].strip()
         if not key:
             raise self._fault("printed nothing")
+        self._saw(key)
         self._key, self._until = key, time.monotonic() + _COMMAND_KEPT_S
         return key
 

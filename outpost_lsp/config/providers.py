@@ -42,6 +42,7 @@ class Services:
         self._ask_client = ask_client
         self._providers: dict[str, ModelProvider] = {}
         self._deciders: dict[tuple[str, str, str], DecisionProvider] = {}
+        self._seen_keys: set[str] = set()
 
     def serves(self, settings: Settings) -> bool:
         """Whether these services are the ones that other settings name, too."""
@@ -68,8 +69,8 @@ class Services:
         return self._deciders[key]
 
     def masks(self) -> tuple[re.Pattern[str], ...]:
-        """Patterns for the keys that are in the environment now (SEC-16)."""
-        return mask_patterns(key_values(self.settings, self.environment))
+        """Patterns for the keys that are in the environment now, and those that were looked up elsewhere (SEC-16)."""
+        return mask_patterns({*key_values(self.settings, self.environment), *self._seen_keys})
 
     async def aclose(self) -> None:
         """Close every connection that was opened for them."""
@@ -90,6 +91,7 @@ class Services:
             self.environment,
             hidden=lambda: key_variables(self.settings),
             ask_client=self._ask_client,
+            saw=self._seen_keys.add,
         )
         if settings.kind == "anthropic":
             if key is None:
