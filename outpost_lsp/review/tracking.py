@@ -33,7 +33,7 @@ class TrackedFinding:
     end: int
     left: float = 1.0
     twins: int = 1
-    """How many equal texts the file held when the quote was last seen whole."""
+    """The fewest equal texts that the file held while the quote was whole."""
 
     @property
     def is_stale(self) -> bool:
@@ -157,7 +157,8 @@ def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText) -> None:
     anchor = _nearest(new, one.finding.quote, start)
     if anchor is not None and (anchor.count >= one.twins or _is_near(anchor, start, end, new)):
         # No equal text was lost, so this one is the finding's own, even when it was moved far away.
-        one.start, one.end, one.left, one.twins = anchor.start, anchor.end, 1.0, anchor.count
+        # Never more twins than before: copies that come and go must not cost the finding its return.
+        one.start, one.end, one.left, one.twins = anchor.start, anchor.end, 1.0, min(one.twins, anchor.count)
         return
     one.start, one.end = start, end
     one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)

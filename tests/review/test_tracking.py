@@ -1,0 +1,148 @@
+"""Findings follow their text: checked step by step against what any reader of the text could tell."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from outpost_lsp.domain.anchor import Anchor, SourceText, find_quote, quote_places
+from outpost_lsp.domain.finding import Finding
+from outpost_lsp.review.tracking import TrackedFinding, edit_between, follow, place
+
+QUOTE = "total = price / count"
+PIECES = st.sampled_from(["a", " ", "\n", "\r\n", "total", " = ", "price", QUOTE, "count\n", "é", "😀", "    "])
+SNIPPETS = st.lists(PIECES, max_size=4).map("".join)
+EDITS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), SNIPPETS), max_size=8)
+
+
+def finding(text: str, quote: str = QUOTE, **options) -> Finding:
+    anchor = find_quote(text, quote, **options)
+    assert isinstance(anchor, Anchor)
+    return Finding(
+        id="1",
+        run_id="r",
+        agent="a",
+        path="p",
+        span=anchor.span,
+        severity="error",
+        code="c",
+        title="t",
+        quote=anchor.text,
+        fingerprint="f",
+    )
+
+
+def edited(text: str, edit: tuple[float, float, str]) -> str:
+    first, second, new = edit
+    start, end = sorted((round(first * len(text)), round(second * len(text))))
+    end = min(end, start + 30)
+    return text[:start] + new + text[end:]
+
+
+def step(tracked: TrackedFinding, old: str, new: str) -> None:
+    edit = edit_between(old, new)
+    if edit is not None:
+        assert old[: edit.start] == new[: edit.start]
+        assert old[edit.end :] == new[edit.new_end :]
+        follow([tracked], edit, SourceText(new))
+
+
+@given(SNIPPETS, SNIPPETS, EDITS)
+def test_REL_18_a_finding_is_never_shown_whole_where_its_quote_is_not(before, after, edits):
+    text = f"{before}\n{QUOTE}\n{after}"
+    tracked = place(finding(text, line_hint=SourceText(before).line_of(len(before)) + 1), SourceText(text))
+    for edit in edits:
+        new = edited(text, edit)
+        step(tracked, text, new)
+        text = new
+        assert 0 <= tracked.start <= tracked.end <= len(text)
+        if not tracked.is_stale:
+            assert text[tracked.start : tracked.end] == QUOTE
+        if not quote_places(text, QUOTE):
+            assert tracked.is_stale
+        shown = tracked.shown(SourceText(text))
+        assert shown.status == ("stale" if tracked.is_stale else "open")
+
+
+@given(SNIPPETS, SNIPPETS, st.floats(0, 1), st.floats(0, 1), SNIPPETS)
+def test_U_01_an_edit_beside_the_quote_moves_the_finding_with_it(before, after, first, second, new):
+    head, tail = f"{before}\n", f"\n{after}"
+    text = head + QUOTE + tail
+    tracked = place(finding(text, line_hint=SourceText(head).line_of(len(head))), SourceText(text))
+    assert (tracked.start, tracked.end) == (len(head), len(head) + len(QUOTE))
+    start, end = sorted((round(first * len(before)), round(second * len(before))))
+    moved = before[:start] + new + before[end:] + "\n" + QUOTE + tail
+    assume(moved.count(QUOTE) == text.count(QUOTE) == 1)
+    step(tracked, text, moved)
+    assert not tracked.is_stale
+    assert moved[tracked.start : tracked.end] == QUOTE
+    assert tracked.start == len(moved) - len(tail) - len(QUOTE)
+    below = moved + new
+    assume(below.count(QUOTE) == 1)
+    step(tracked, moved, below)
+    assert (tracked.start, tracked.is_stale) == (len(moved) - len(tail) - len(QUOTE), False)
+
+
+@given(SNIPPETS, SNIPPETS, EDITS)
+def test_undoing_everything_brings_the_finding_back_as_it_was(before, after, edits):
+    text = f"{before}\n{QUOTE}\n{after}"
+    assume(text.count(QUOTE) == 1)
+    original = finding(text)
+    tracked = place(original, SourceText(text))
+    texts = [text]
+    for edit in edits:
+        texts.append(edited(texts[-1], edit))
+        step(tracked, texts[-2], texts[-1])
+    for old, new in zip(reversed(texts), reversed(texts[:-1]), strict=False):
+        step(tracked, old, new)
+    assert tracked.shown(SourceText(text)) == original
+    assert not tracked.is_stale
+
+
+@given(st.integers(0, len(QUOTE)), st.integers(0, len(QUOTE)))
+def test_at_least_half_of_the_quote_has_to_be_left(first, second):
+    start, end = sorted((first, second))
+    text = f"above\n{QUOTE}\nbelow\n"
+    tracked = place(finding(text), SourceText(text))
+    remaining = QUOTE[:start] + QUOTE[end:]
+    step(tracked, text, f"above\n{remaining}\nbelow\n")
+    visible = len("".join(QUOTE.split()))
+    gone = len("".join(QUOTE[start:end].split()))
+    if gone == 0:
+        return
+    share = (visible - gone) / visible
+    assert tracked.is_stale
+    if share < 0.5:
+        assert tracked.is_withdrawn
+    if share > 0.5 + 4 / visible:
+        assert not tracked.is_withdrawn
+
+
+@given(SNIPPETS, SNIPPETS)
+def test_after_a_restart_a_finding_is_placed_by_its_quote(before, after):
+    original = finding(f"x\n{QUOTE}\n")
+    text = f"{before}\n{QUOTE}\n{after}"
+    assume(text.count(QUOTE) == 1)
+    tracked = place(original, SourceText(text))
+    assert (tracked.start, tracked.is_stale) == (len(before) + 1, False)
+    gone = place(original, SourceText(f"{before}\n{after}".replace(QUOTE, "")))
+    assert gone.is_stale
+
+
+def test_REL_14_a_keystroke_among_a_thousand_findings_is_quick():
+    text = "".join(f"value_{number} = price / count_{number}\n" for number in range(1_000))
+    source = SourceText(text)
+    tracked = [place(finding(text, f"value_{number} = price / count_{number}"), source) for number in range(1_000)]
+    times = []
+    for number in range(50):
+        at = (number * 997) % len(text)
+        new = text[:at] + "x" + text[at:]
+        started = time.perf_counter()
+        edit = edit_between(text, new)
+        assert edit is not None
+        follow(tracked, edit, SourceText(new))
+        times.append(time.perf_counter() - started)
+        text = new
+    assert sorted(times)[47] < 0.5
