@@ -67,7 +67,7 @@ async def test_CTX_11_a_body_that_never_ends_does_not_hold_up_the_fault() -> Non
     assert fault.details == {"status": 400}
 
 
-async def test_the_body_of_other_failures_is_not_read() -> None:
+async def test_a_body_that_never_ends_does_not_hold_up_other_faults_either() -> None:
     head = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nContent-Length: 900000\r\n\r\nx"
     with ModelServer([Answer(raw=head, keep_open=True)]) as server:
         began = time.monotonic()
