@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from outpost_lsp.dispatches.result import DispatchResult, Turn
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
     from outpost_lsp.dispatches.warm import Sandbox, open_sandbox
-    from outpost_lsp.domain.decision import Choice, Decision, Noul, Score
+    from outpost_lsp.domain.decision import (
+        Choice,
+        Decision,
+        DecisionProviderResult,
+        DecisionRequest,
+        Noul,
+        Score,
+    )
     from outpost_lsp.domain.finding import Finding
     from outpost_lsp.domain.message import Message
     from outpost_lsp.domain.model import ModelProvider, ModelRequest, ModelResult, ModelSpec
@@ -70,7 +77,7 @@ _HOMES = {
     "dispatches.result": ("DispatchResult", "Turn"),
     "dispatches.sandboxing": ("WorktreeSandboxProvider",),
     "dispatches.warm": ("Sandbox", "open_sandbox"),
-    "domain.decision": ("Choice", "Decision", "Noul", "Score"),
+    "domain.decision": ("Choice", "Decision", "DecisionProviderResult", "DecisionRequest", "Noul", "Score"),
     "domain.finding": ("Finding",),
     "domain.message": ("Message",),
     "domain.model": ("ModelProvider", "ModelRequest", "ModelResult", "ModelSpec"),
@@ -112,6 +119,8 @@ __all__ = [
     "ContextStrategy",
     "Continuation",
     "Decision",
+    "DecisionProviderResult",
+    "DecisionRequest",
     "Delivery",
     "DispatchResult",
     "FallbackAgent",

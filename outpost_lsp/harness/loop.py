@@ -221,6 +221,7 @@ class Loop:
                 context,
                 observe=lambda event: self.runtime.observe_decision(event, self.run_id),
                 account=lambda usage: self.account(usage, "decision", routing.model),
+                verbose=self.runtime.verbose,
             )
         finally:
             # A cancelled loop raises its cancellation before any fault of the router (ROUTE-34).

@@ -149,6 +149,7 @@ async def select_route(
     *,
     observe: Callable[[Event], None],
     account: Callable[[Usage], None],
+    verbose: bool = False,
 ) -> Selection:
     """Ask the decision service which model takes this step.
 
@@ -158,7 +159,7 @@ async def select_route(
     state = await _state(routing, context)
     try:
         result = await decide(
-            routing.provider, routing.model, routing.decision, state, observe=observe, account=account
+            routing.provider, routing.model, routing.decision, state, observe=observe, account=account, verbose=verbose
         )
     except OutpostError as error:
         if routing.on_error == "fallback" and _is_outage(error):
