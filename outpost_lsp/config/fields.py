@@ -47,6 +47,9 @@ OptionalVariableName = Annotated[str, Strict(), Field(pattern=r"^([A-Za-z_][A-Za
 
 
 class Section(BaseModel):
-    """A table of settings: frozen, and closed to keys that it does not have."""
+    """A table of settings: frozen, and closed to keys that it does not have.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    The text below each field is its description in the schema and the documentation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -224,10 +224,15 @@ def default_settings() -> Settings:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a configuration file. Everything may be left out, since files complete each other."""
+    # Only documentation and editors need it, and its reading takes time that the server's start has not.
+    from outpost_lsp.config.descriptions import descriptions
+
     schema = Settings.model_json_schema(by_alias=False)
+    texts = descriptions()
     for definition in (schema, *schema.get("$defs", {}).values()):
         definition.pop("required", None)
-        for field in definition.get("properties", {}).values():
+        for name, field in definition.get("properties", {}).items():
+            field["description"] = texts[definition["title"]][name]
             # Patterns say which names a table may have; without this, other names would be welcome, too.
             if "patternProperties" in field:
                 field["additionalProperties"] = False
