@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -46,6 +47,21 @@ async def test_pieces_of_one_read_are_one_event(make: MakeProvider) -> None:
     deltas = [event for event in events if isinstance(event, TextDelta)]
     assert "".join(delta.text for delta in deltas) == text
     assert len(deltas) < 400
+
+
+async def test_a_slow_listener_misses_nothing(make: MakeProvider) -> None:
+    with ModelServer([Answer(text="one two three", pieces=13, pause_s=0.01)]) as server:
+        provider = make(server.base_url)
+        heard = ""
+        async for event in provider.stream(ASK):
+            if isinstance(event, TextDelta):
+                if not heard:
+                    # Whatever reads the network has ended when this is the only task left.
+                    while len(asyncio.all_tasks()) > 1:
+                        await asyncio.sleep(0.01)
+                heard += event.text
+        await provider.aclose()
+    assert heard == "one two three"
 
 
 async def test_calls_come_with_their_decoded_input_and_a_stop_reason(make: MakeProvider) -> None:
@@ -147,8 +163,6 @@ async def test_more_than_256_calls_are_refused(make: MakeProvider) -> None:
 
 
 async def test_a_provider_serves_many_requests_at_once_over_one_client(make: MakeProvider) -> None:
-    import asyncio
-
     with ModelServer([Answer(text="hello", pause_s=0.01, times=0)]) as server:
         provider = make(server.base_url)
 

@@ -269,9 +269,10 @@ def test_a_history_is_encoded_once_and_again_only_after_it_was_replaced() -> Non
     assert b"first" not in sent
 
 
-def test_one_history_serves_two_models_each_with_its_own_reasoning() -> None:
-    provider = messages(URL)
-    mine = {"type": "thinking", "thinking": "mine", "signature": "s"}
+@pytest.mark.parametrize("make", [responses, messages])
+def test_one_history_serves_two_models_each_with_its_own_reasoning(make: MakeProvider) -> None:
+    provider = make(URL)
+    mine = {"type": "reasoning", "encrypted_content": "mine"}
     answer = Message(
         role="assistant",
         content=(ReasoningBlock(provider=provider.identity, model="small", data=mine), TextBlock(text="hello")),
@@ -279,8 +280,10 @@ def test_one_history_serves_two_models_each_with_its_own_reasoning() -> None:
     history = History([user("go"), answer, user("on")])
     small = provider._wire.body(ModelRequest(model="small", messages=history, max_output_tokens=1))
     large = provider._wire.body(ModelRequest(model="large", messages=history, max_output_tokens=1))
+    elsewhere = make(URL + "/x")._wire.body(ModelRequest(model="small", messages=history, max_output_tokens=1))
     assert b"mine" in small
     assert b"mine" not in large
+    assert b"mine" not in elsewhere
     assert b"hello" in large
 
 
