@@ -6,6 +6,7 @@ same. Used by the service for each workspace, and by `config show` and `config c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -111,10 +112,14 @@ def load_settings(
     )
 
 
-def check_file(file: SettingsFile) -> tuple[ConfigurationFault, ...]:
-    """What is wrong with one file by itself: it may name only what it or the built-in settings define."""
-    loaded = load_settings(user_file=file)
-    return (*loaded.faults, *loaded.warnings)
+def check_file(file: SettingsFile, user: SettingsFile | None = None) -> tuple[ConfigurationFault, ...]:
+    """What is wrong with one file, which may name what `user`, the user's own file, defines; trust is not asked."""
+    loading = _Loading(lambda _: Trust(True, "it is only checked"), {})
+    own = loading.file(user) if user is not None and not _is_same(user.path, file.path) else None
+    layer = loading.file(replace(file, place="user"))
+    loading.consistent(own, None, [layer] if layer is not None else [])
+    told = (*loading.faults, *loading.warnings)
+    return tuple(fault for fault in _once(list(told)) if fault.origin.source == str(file.path))
 
 
 class _Loading:
@@ -210,6 +215,10 @@ class _Loading:
         tree, refused = allowed(layer.place, layer.tree, base, is_trusted=is_trusted)
         self.refused += [ConfigurationFault(layer.origin_of(path), key_text(path), reason) for path, reason in refused]
         return replace(layer, tree=tree)
+
+
+def _is_same(first: FilePath, second: FilePath) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def _once(faults: list[ConfigurationFault]) -> tuple[ConfigurationFault, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from outpost_lsp.domain.message import History, Message
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.folding import fold, interrupted_results, messages_of
 from outpost_lsp.storage.identifiers import is_safe_id, now_text
@@ -77,7 +78,7 @@ class ConversationStore:
     def fork(self, id: str, *, model: str, version: TranscriptVersion) -> Transcript:
         """A new conversation with the history of another, whose file stays as it is (TRANS-05)."""
         contents = self._usable(self._existing(id), id)
-        history = fold(contents.records)
+        history = contents.history
         content = compaction_line(history) + b"\n" if len(history) else b""
         kept = cast("TranscriptVersion", max(version, contents.session["version"]))
         return self._answer_open_calls(self._create(content, model, kept, id, None, None))
@@ -95,6 +96,10 @@ class ConversationStore:
     def read(self, id: str) -> list[dict[str, Any]]:
         """The good records, the session first; nothing is locked or repaired."""
         return _contents(self._existing(id), id).records
+
+    def messages(self, id: str) -> History:
+        """The history as it stands now, for reading; nothing is locked or repaired on disk. See `readable`."""
+        return _contents(self._existing(id), id).history
 
     def ids(self) -> Iterator[tuple[str, float]]:
         """All conversations with the time of their last change, for keeping or removing them (CONV-20)."""
@@ -152,7 +157,7 @@ class ConversationStore:
             path,
             version=contents.session["version"],
             session=contents.session,
-            history=fold(contents.records),
+            history=contents.history,
             lock=lock,
             mask=self._mask,
         )
@@ -187,6 +192,7 @@ class _Contents:
     """What a file holds: the good records with the session first, and what is wrong with the rest."""
 
     records: list[dict[str, Any]]
+    messages: list[tuple[Message, ...]]
     raw_lines: list[bytes]
     mangled: list[tuple[bytes, str]]
     torn_at: int | None
@@ -196,6 +202,10 @@ class _Contents:
         return self.records[0]
 
     @property
+    def history(self) -> History:
+        return fold(zip(self.records, self.messages, strict=True))
+
+    @property
     def file(self) -> bytes:
         return b"".join(raw + b"\n" for raw in self.raw_lines)
 
@@ -203,12 +213,18 @@ class _Contents:
         """The same records, byte for byte, under a session record of another version."""
         session = {**self.session, "version": version}
         raw = json.dumps(session, separators=(",", ":")).encode()
-        return _Contents([session, *self.records[1:]], [raw, *self.raw_lines[1:]], self.mangled, None)
+        return replace(
+            self,
+            records=[session, *self.records[1:]],
+            raw_lines=[raw, *self.raw_lines[1:]],
+            torn_at=None,
+        )
 
 
 def _contents(path: Path, id: str) -> _Contents:
-    contents = _Contents([], [], [], None)
+    contents = _Contents([], [], [], [], None)
     for line in scan(path):
+        messages: tuple[Message, ...] = ()
         if not contents.records:
             if fault := _session_fault(line.value):
                 raise OutpostError("session", f"conversation {id}: {fault}", {"conversation": id})
@@ -216,10 +232,14 @@ def _contents(path: Path, id: str) -> _Contents:
             # The record was never acknowledged, so nothing is lost; it is kept aside like a mangled one.
             mangled = [*contents.mangled, (line.raw, "it was torn by a crash")]
             return replace(contents, mangled=mangled, torn_at=line.offset)
-        elif (fault := _record_fault(line.value, id)) is not None:
-            contents.mangled.append((line.raw, fault))
-            continue
+        else:
+            try:
+                messages = _messages(line.value, id)
+            except ValueError as error:
+                contents.mangled.append((line.raw, str(error)))
+                continue
         contents.records.append(cast("dict[str, Any]", line.value))
+        contents.messages.append(messages)
         contents.raw_lines.append(line.raw)
     if not contents.records:
         raise OutpostError("session", f"conversation {id}: the file is empty", {"conversation": id})
@@ -235,21 +255,19 @@ def _session_fault(record: dict[str, Any] | None) -> str | None:
     return None
 
 
-def _record_fault(record: dict[str, Any] | None, id: str) -> str | None:
-    """Why a record is mangled. A type that is not known is no damage but another product's file (TRANS-03)."""
+def _messages(record: dict[str, Any] | None, id: str) -> tuple[Message, ...]:
+    """The messages of a record; `ValueError` when it is mangled.
+
+    A type that is not known is no damage but another product's file (TRANS-03).
+    """
     if record is None:
-        return "it is no JSON object"
+        raise ValueError("it is no JSON object")
     kind = record.get("type")
     if kind not in _TYPES:
         raise OutpostError(
             "session", f"conversation {id}: a record has the unknown type {kind!r}", {"conversation": id}
         )
-    if kind in ("message", "compaction"):
-        try:
-            messages_of(record)
-        except ValueError as error:
-            return str(error)
-    return None
+    return messages_of(record)
 
 
 def _cut(path: Path, size: int) -> None:

@@ -41,32 +41,44 @@ def message_from_json(value: Any) -> Message:
     content = value.get("content")
     if not isinstance(content, list) or not content:
         raise ValueError("a message needs content")
-    return Message(role=value["role"], content=tuple(_block(block) for block in content))
+    try:
+        return Message.model_validate(value)
+    except ValidationError:
+        return Message(role=value["role"], content=tuple(_block(block) for block in content))
 
 
-def messages_of(record: Mapping[str, Any]) -> list[Message]:
-    """The messages that a `message` or `compaction` record holds. `ValueError` when they are malformed."""
-    if record["type"] == "message":
-        return [message_from_json(record.get("message"))]
-    messages = record.get("messages")
-    if not isinstance(messages, list):
-        raise ValueError("a compaction needs messages")
-    return [message_from_json(message) for message in messages]
+def messages_of(record: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The messages that a record holds; none for a session or a selection. `ValueError` when they are malformed."""
+    match record["type"]:
+        case "message":
+            return (message_from_json(record.get("message")),)
+        case "compaction":
+            messages = record.get("messages")
+            if not isinstance(messages, list):
+                raise ValueError("a compaction needs messages")
+            return tuple(message_from_json(message) for message in messages)
+    return ()
 
 
-def fold(records: Iterable[Mapping[str, Any]]) -> History:
-    """The history that the records give. Records must have passed `messages_of`."""
+def fold(records: Iterable[tuple[Mapping[str, Any], tuple[Message, ...]]]) -> History:
+    """The history that records give, each with its messages."""
     history = History()
-    for record in records:
-        match record["type"]:
-            case "message":
-                _add(history, messages_of(record)[0])
-            case "compaction":
-                compacted = History()
-                for message in messages_of(record):
-                    _add(compacted, message)
-                history = compacted
+    for record, messages in records:
+        if record["type"] == "compaction":
+            history = History()
+        for message in messages:
+            _add(history, message)
     return history
+
+
+def readable(message: Message) -> dict[str, Any]:
+    """A message as people read it: of reasoning only the text, never the opaque data (CONV-20)."""
+    shown = message.to_json()
+    for block in shown["content"]:
+        if block["type"] == "reasoning":
+            for name in ("data", "provider", "model"):
+                block.pop(name, None)
+    return shown
 
 
 def interrupted_results(calls: Iterable[ToolCallBlock]) -> Message:

@@ -86,7 +86,7 @@ def encoded(record: Record) -> bytes:
 def parse_object(raw: bytes) -> dict[str, Any] | None:
     """The JSON object that `raw` holds, else `None`."""
     try:
-        value = json.loads(raw)
+        value = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -545,6 +545,13 @@ def test_checking_a_file_tells_what_is_wrong_with_it_alone(tmp_path: Path) -> No
     assert [str(fault) for fault in check_file(read_settings_file(tmp_path / "no.toml"))] == [
         f"{tmp_path}/no.toml: there is no such file"
     ]
+    own = tmp_path / "config.toml"
+    own.write_text("runs.events = 3\n[models.nope]\nprovider = 'offline'\nname = 'offline'\n")
+    path.write_text("default_model = 'nope'\n")
+    assert [fault.key for fault in check_file(read_settings_file(path), read_settings_file(own))] == ["default_model"]
+    own.write_text("[models.nope]\nprovider = 'offline'\nname = 'offline'\n")
+    assert check_file(read_settings_file(path), read_settings_file(own)) == ()
+    assert check_file(read_settings_file(own), read_settings_file(own)) == ()
     project = tmp_path / "pyproject.toml"
     project.write_text("[tool.outpost.runs]\nconcurrency = 0\n")
     assert [fault.origin.line for fault in check_file(read_settings_file(project))] == [2]

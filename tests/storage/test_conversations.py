@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
+import signal
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from outpost_lsp.domain.message import Message, TextBlock, ToolCallBlock, ToolResultBlock, user
+from outpost_lsp.domain.message import Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock, user
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.conversations import ConversationStore
-from outpost_lsp.storage.folding import INTERRUPTED, LOST
+from outpost_lsp.storage.folding import INTERRUPTED, LOST, readable
 
 
 def answer(*texts: str, calls: tuple[str, ...] = ()) -> Message:
@@ -324,3 +327,81 @@ def test_CONV_20_conversations_can_be_listed_and_removed(store: ConversationStor
     assert store.remove(gone)
     assert not store.remove(gone)
     assert {id for id, _ in store.ids()} == ids
+
+
+def test_CONV_20_reading_shows_messages_and_of_reasoning_only_the_text(store: ConversationStore) -> None:
+    thought = ReasoningBlock(provider="p", model="m", data={"signature": "opaque"}, text="I think")
+    id, path = finished(
+        store, user("hi"), Message(role="assistant", content=(thought, TextBlock(text="ok"))), user("more")
+    )
+    before = path.read_bytes()
+    shown = [readable(message) for message in store.messages(id)]
+    assert shown[1] == {
+        "role": "assistant",
+        "content": [{"type": "reasoning", "text": "I think"}, {"type": "text", "text": "ok"}],
+    }
+    assert path.read_bytes() == before
+    with store.open(id, version=1):
+        assert len(store.messages(id)) == 3
+
+
+def _talk_until_killed(folder: Path, answers: Any) -> None:
+    store = ConversationStore(folder / "conversations", folder / "locks")
+    with store.create(model="m", version=1) as transcript:
+        answers.send(transcript.id)
+        for number in range(1_000_000):
+            transcript.append(user(f"{number} " + "x" * 3_000))
+            transcript.append(answer(str(number)))
+            answers.send(number)
+
+
+def test_REL_01_killed_at_any_moment_every_acknowledged_message_is_there_and_no_lock_blocks(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    for round in range(8):
+        folder = tmp_path / str(round)
+        receiving, sending = context.Pipe(duplex=False)
+        process = context.Process(target=_talk_until_killed, args=(folder, sending))
+        process.start()
+        sending.close()
+        assert receiving.poll(60)
+        id, acknowledged = receiving.recv(), -1
+        while acknowledged < round * 5:
+            assert receiving.poll(60)
+            acknowledged = receiving.recv()
+        process.kill()
+        process.join(60)
+        try:
+            while True:
+                acknowledged = receiving.recv()
+        except EOFError:
+            pass
+        store = ConversationStore(folder / "conversations", folder / "locks")
+        with store.open(id, version=1) as transcript:
+            texts = [message.text.split(" ")[0] for message in transcript.history]
+            assert texts[: 2 * acknowledged + 2] == [str(n // 2) for n in range(2 * acknowledged + 2)]
+            if transcript.history[-1].role == "assistant":
+                transcript.append(user("go on"))
+
+
+def test_two_processes_never_write_one_conversation(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    store = ConversationStore(tmp_path / "conversations", tmp_path / "locks")
+    id, _ = finished(store, user("hi"))
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_hold_open, args=(tmp_path, id, sending))
+    process.start()
+    assert receiving.poll(60)
+    assert receiving.recv() == "open"
+    with pytest.raises(OutpostError) as caught:
+        store.open(id, version=1)
+    assert caught.value.code == "conflict"
+    assert caught.value.details["pid"] == process.pid
+    process.kill()
+    process.join(60)
+    store.open(id, version=1).close()
+
+
+def _hold_open(folder: Path, id: str, answers: Any) -> None:
+    ConversationStore(folder / "conversations", folder / "locks").open(id, version=1)
+    answers.send("open")
+    signal.pause()
