@@ -14,7 +14,9 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+import anyio
 
 from outpost_lsp.cli.folders import workspace_folder
 from outpost_lsp.cli.progress import PlainProgress
@@ -30,6 +32,7 @@ from outpost_lsp.service.signals import Notice, Signal
 from outpost_lsp.service.workspace import Workspace
 
 Result = TypeVar("Result")
+_CLEARING_S: Final = 10.0
 
 
 def run_async(work: Callable[[], Awaitable[Result]]) -> Result:
@@ -73,6 +76,9 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Wo
         await workspace.ready()
         unsubscribe()
         yield outpost, workspace
+        # A command is over soon; a server has all the time to clear away what dead processes left.
+        with anyio.move_on_after(_CLEARING_S):
+            await workspace.cleared()
 
 
 def _tell_notices(signal: Signal) -> None:

@@ -197,6 +197,12 @@ class Workspace:
         self._follow_dismissals()
         self.board.load()
 
+    async def cleared(self) -> None:
+        """Wait until what dead processes left of this repository is cleared away."""
+        await self.ready()
+        if self._reaping is not None:
+            await asyncio.wait({self._reaping})
+
     async def _reap(self, repository: Repository) -> None:
         """Clear what dead processes left of this repository; what holds changes stays."""
         try:

@@ -1,0 +1,353 @@
+"""`outpost-lsp review` as a person or a pipeline runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program, wait_until
+from tests.support.model_answers import Answer
+from tests.support.model_server import ModelServer
+from tests.support.repositories import RealRepository, make_repository
+
+SLIP = "print(undefined_name)\n"
+
+
+def test_the_default_reviews_uncommitted_work_and_ends_with_1_for_an_error(
+    program: Program, project: RealRepository
+) -> None:
+    before = project.state()
+    ended = program("review", cwd=project.path)
+    assert ended.status == 1
+    assert ended.out.startswith("shop/orders.py:2:5: error: ")
+    assert "    2 |     return math.pi * r\n      |     ^^^^" in ended.out
+    assert ended.out.rstrip().endswith("1 finding: 1 error")
+    assert "Review of the uncommitted changes: succeeded" in ended.err
+    assert project.state() == before
+
+
+def test_a_change_without_faults_ends_with_0_and_says_that_nothing_was_found(
+    program: Program, project: RealRepository
+) -> None:
+    project.write("shop/orders.py", "def area(r):\n    return 3 * r\n")
+    ended = program("review", cwd=project.path)
+    assert ended.status == 0
+    assert ended.out.rstrip().endswith("No findings.")
+
+
+def test_no_change_at_all_ends_with_0_at_once_and_a_note_says_so(program: Program, project: RealRepository) -> None:
+    project.commit_all()
+    ended = program("review", "--format", "json", cwd=project.path)
+    assert ended.status == 0
+    assert ended.json["findings"] == []
+    assert any("there are no uncommitted changes" in note for note in ended.json["run"]["notes"])
+
+
+def test_fail_on_decides_which_findings_make_a_pipeline_fail(program: Program, project: RealRepository) -> None:
+    assert program("review", "--fail-on", "never", cwd=project.path).status == 0
+    project.write(
+        "shop/orders.py",
+        "import math\n\n\ndef area(r):\n    try:\n        return math.pi * r\n    except:\n        return 0\n",
+    )
+    assert program("review", cwd=project.path).status == 0
+    assert program("review", "--fail-on", "warning", cwd=project.path).status == 1
+
+
+def test_quiet_writes_nothing_to_standard_error(program: Program, project: RealRepository) -> None:
+    assert program("review", "--quiet", cwd=project.path).err == ""
+
+
+def test_it_works_from_a_folder_below_the_top_and_paths_are_relative_to_it(
+    program: Program, project: RealRepository
+) -> None:
+    project.write("other.py", SLIP)
+    ended = program("review", "orders.py", cwd=project.path / "shop")
+    assert ended.status == 1
+    assert "other.py" not in ended.out
+    assert "2 findings" in program("review", cwd=project.path / "shop").out
+    assert program("review", "-C", str(project.path), "shop", cwd=Path("/")).status == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--staged"], ["staged.py"]),
+        (["--unstaged"], ["shop/orders.py"]),
+        (["--commit", "HEAD"], ["committed.py"]),
+        (["--base", "HEAD~1"], ["committed.py", "shop/orders.py", "staged.py", "untracked.py"]),
+        ([], ["shop/orders.py", "staged.py", "untracked.py"]),
+        (["--all"], ["committed.py", "old.py", "shop/orders.py", "staged.py", "untracked.py"]),
+        (["--all", "old.py"], ["old.py"]),
+    ],
+)
+def test_each_scope_reviews_what_it_says(
+    program: Program, tmp_path: Path, options: list[str], found: list[str]
+) -> None:
+    repository = make_repository(tmp_path / "scopes", {"old.py": SLIP, "shop/orders.py": "x = 1\n"})
+    repository.write("committed.py", SLIP)
+    repository.commit_all("second")
+    repository.write("staged.py", SLIP)
+    repository.git("add", "staged.py")
+    repository.write("shop/orders.py", SLIP)
+    repository.write("untracked.py", SLIP)
+    before = repository.state()
+    ended = program("review", *options, "--format", "json", cwd=repository.path)
+    assert ended.status == 1
+    uris = sorted(finding["uri"].removeprefix(f"{repository.path.as_uri()}/") for finding in ended.json["findings"])
+    assert uris == found
+    assert repository.state() == before
+
+
+def test_json_has_the_records_of_the_protocol_with_utf_16_positions(program: Program, project: RealRepository) -> None:
+    project.write("shop/orders.py", "text = '😀漢'; print(undefined_name)\n")
+    ended = program("review", "--format", "json", cwd=project.path)
+    [finding] = ended.json["findings"]
+    line = "text = '😀漢'; print(undefined_name)"
+    start, end = finding["range"]["start"], finding["range"]["end"]
+    units = line.encode("utf-16-le")
+    quoted = units[start["character"] * 2 : end["character"] * 2].decode("utf-16-le")
+    assert quoted == finding["quote"]
+    assert "undefined_name" in quoted
+    run = ended.json["run"]
+    assert (run["kind"], run["agent"], run["status"], run["findings"]) == ("review", "reviewer", "succeeded", 1)
+    assert run["usage"] == {"input": 0, "cached": 0, "output": 0, "complete": True}
+    assert run["base"] == project.head
+
+
+def test_the_json_fits_its_schema(program: Program, project: RealRepository) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    ended = program("review", "--format", "json", cwd=project.path)
+    jsonschema.validate(ended.json, program("schema", "findings").json)
+
+
+def test_github_commands_name_the_file_from_the_repositorys_top(program: Program, project: RealRepository) -> None:
+    ended = program("review", "--format", "github", cwd=project.path / "shop")
+    assert ended.out.startswith("::error file=shop/orders.py,line=2,")
+    assert ended.out.count("\n") == 1
+
+
+def test_sarif_names_the_rule_the_place_and_the_version(program: Program, project: RealRepository) -> None:
+    ended = program("review", "--format", "sarif", cwd=project.path)
+    assert ended.status == 1
+    [run] = ended.json["runs"]
+    [result] = run["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "shop/orders.py"
+    assert place["region"]["startLine"] == 2
+    assert result["level"] == "error"
+    assert program("--version").out == f"outpost-lsp {run['tool']['driver']['version']}\n"
+
+
+def test_output_writes_a_whole_file_and_nothing_to_standard_output(
+    program: Program, project: RealRepository, tmp_path: Path
+) -> None:
+    target = tmp_path / "report.json"
+    ended = program("review", "--format", "json", "--output", str(target), cwd=project.path)
+    assert ended.out == ""
+    assert json.loads(target.read_text("utf-8"))["run"]["status"] == "succeeded"
+    assert [path.name for path in tmp_path.glob(".report*")] == []
+
+
+def test_an_output_that_cannot_be_written_is_wrong_usage(program: Program, project: RealRepository) -> None:
+    ended = program("review", "-q", "--output", "missing/folder/report.txt", cwd=project.path)
+    assert ended.status == 2
+    assert "--output missing/folder/report.txt" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--base", "nowhere"], "base"),
+        (["--commit", "nowhere"], "revision"),
+        (["--base", "--output=x"], "--base"),
+        (["--commit=-foo"], "revision"),
+        (["nothing.py"], "nothing.py"),
+        (["../outside.py"], "outside.py"),
+        (["--agent", "nobody"], "nobody"),
+        (["--fail-on", "bad"], "--fail-on"),
+        (["--staged", "--all"], "--all"),
+        (["--format", "xml"], "--format"),
+        (["--set", "runs.concurrency"], "--set"),
+        (["-C", "/no/such/folder"], "/no/such/folder"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_one_sentence_that_names_it(
+    program: Program, project: RealRepository, options: list[str], word: str
+) -> None:
+    ended = program("review", *options, cwd=project.path)
+    assert ended.status == 2
+    assert ended.out == ""
+    assert word in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert not (project.path / "x").exists()
+
+
+def test_a_folder_without_a_repository_ends_with_2_and_says_what_works(program: Program, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    ended = program("review", cwd=folder)
+    assert ended.status == 2
+    assert "not a git repository" in ended.err
+    assert "--all" in ended.err
+
+
+def test_a_bare_repository_ends_with_2_and_one_clear_sentence(program: Program, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "origin")
+    repository.git("clone", "-q", "--bare", str(repository.path), str(tmp_path / "bare.git"))
+    ended = program("review", cwd=tmp_path / "bare.git")
+    assert ended.status == 2
+    assert len(ended.err.strip().splitlines()) == 1
+    assert "bare" in ended.err
+
+
+def test_a_repository_without_commits_is_reviewed(program: Program, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "unborn", commit=False)
+    repository.write("new.py", SLIP)
+    ended = program("review", "--format", "json", cwd=repository.path)
+    assert ended.status == 1
+    assert ended.json["run"]["base"] == ""
+
+
+def test_the_runs_of_the_terminal_are_the_runs_that_everybody_sees(program: Program, project: RealRepository) -> None:
+    first = program("review", "--format", "json", cwd=project.path).json["run"]
+    second = program("review", "--format", "json", cwd=project.path).json["run"]
+    listed = program("runs", "--json", cwd=project.path).json
+    assert [run["id"] for run in listed] == [second["id"], first["id"]]
+    assert listed[0] == second
+
+
+def test_a_models_findings_are_reported_with_its_usage(program: Program, project: RealRepository) -> None:
+    report = {
+        "path": "shop/orders.py",
+        "quote": "return math.pi * r",
+        "severity": "warning",
+        "code": "wrong-area",
+        "title": "The area of a circle needs the square",
+        "detail": "`r` is not squared.",
+        "line": 99,
+        "confidence": 0.8,
+        "caused_by_change": True,
+    }
+    with ModelServer([Answer(calls=[{"name": "report_finding", "input": report}]), "One finding."]) as server:
+        program.use_model(server.base_url)
+        ended = program("review", "--format", "json", "--fail-on", "warning", cwd=project.path)
+        assert not server.unanswered
+        assert not server.problems
+    assert ended.status == 1
+    [finding] = ended.json["findings"]
+    assert finding["range"]["start"]["line"] == 1
+    run = ended.json["run"]
+    assert run["text"] == "One finding."
+    assert run["usage"] == {"input": 20, "cached": 0, "output": 10, "complete": True}
+    assert run["models"] == ["small"]
+
+
+def test_offline_asks_no_service_whatever_is_configured(program: Program, project: RealRepository) -> None:
+    with ModelServer(["never"]) as server:
+        program.use_model(server.base_url)
+        ended = program("review", "--offline", cwd=project.path)
+        assert server.requests == []
+    assert ended.status == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(status=401, json={"error": {"message": "bad key"}}), "401"),
+        (Answer(status=500, body="broken"), "500"),
+        (Answer(status=429, json={"error": {"message": "slow down"}}), "429"),
+        (Answer(text="half an ans", cut_after=1), ""),
+    ],
+)
+def test_a_failed_run_ends_with_3_and_one_sentence(
+    program: Program, project: RealRepository, answer: Answer, words: str
+) -> None:
+    with ModelServer([answer]) as server:
+        program.use_model(server.base_url)
+        ended = program("review", "-q", "--format", "json", cwd=project.path)
+    assert ended.status == 3
+    assert words in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert ended.json["run"]["status"] == "failed"
+    assert ended.json["run"]["error"]["message"]
+
+
+def test_a_refused_connection_and_a_missing_key_end_with_3_and_say_what_to_do(
+    program: Program, project: RealRepository
+) -> None:
+    with ModelServer() as server:
+        gone = server.base_url
+    program.use_model(gone)
+    ended = program("review", "-q", cwd=project.path)
+    assert ended.status == 3
+    program.config.write_text(program.config.read_text("utf-8").replace('api_key_env = ""', 'api_key_env = "NO_KEY"'))
+    ended = program("review", "-q", cwd=project.path)
+    assert ended.status == 3
+    assert "NO_KEY" in ended.err
+
+
+def test_wrong_settings_are_told_and_the_review_goes_on_with_the_good_ones(
+    program: Program, project: RealRepository
+) -> None:
+    program.config.write_text("[review]\nmax_findings = 'many'\n", "utf-8")
+    ended = program("review", cwd=project.path)
+    assert ended.status == 1
+    assert "review.max_findings" in ended.err
+
+
+def test_ctrl_c_stops_everything_and_ends_with_130(program: Program, project: RealRepository) -> None:
+    with ModelServer([Answer(text="never ends", hang_after=1)]) as server:
+        program.use_model(server.base_url)
+        with program.started("review", cwd=project.path) as process:
+            server.wait_for(lambda: len(server.requests) == 1)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Traceback" not in errors
+        server.wait_for(lambda: server.open_connections == 0)
+    [run] = program("runs", "--json", cwd=project.path).json
+    assert run["status"] == "cancelled"
+    assert "worktree" not in project.git("worktree", "list", "--porcelain").replace(f"worktree {project.path}", "")
+
+
+def test_sigterm_stops_everything_and_ends_with_143(program: Program, project: RealRepository) -> None:
+    with ModelServer([Answer(text="never ends", hang_after=1)]) as server:
+        program.use_model(server.base_url)
+        with program.started("review", cwd=project.path) as process:
+            server.wait_for(lambda: len(server.requests) == 1)
+            process.terminate()
+            process.communicate(timeout=60)
+        assert process.returncode == 143
+    [run] = program("runs", "--json", cwd=project.path).json
+    assert run["status"] == "cancelled"
+
+
+def test_U_14_a_killed_run_is_interrupted_at_the_next_start_and_leaves_no_worktree(
+    program: Program, project: RealRepository
+) -> None:
+    before = project.state()
+    with ModelServer([Answer(text="never ends", hang_after=1)]) as server:
+        program.use_model(server.base_url)
+        with program.started("review", cwd=project.path) as process:
+            server.wait_for(lambda: len(server.requests) == 1)
+            process.kill()
+            process.wait(timeout=60)
+    [run] = program("runs", "--json", cwd=project.path).json
+    assert run["status"] == "interrupted"
+    wait_until(
+        lambda: program("runs", cwd=project.path).status == 0 and project.git("worktree", "list").count("\n") == 0
+    )
+    assert project.state() == before
+    project.git("fsck")
+
+
+def test_a_reader_that_goes_away_is_no_fault(program: Program) -> None:
+    with program.started("schema", "protocol") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
