@@ -8,7 +8,7 @@ what it hands to tools is always borrowed.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 class HostLease:
-    """A worktree on this machine. Commands run beside the server, confined when a `confinement` is given."""
+    """A worktree on this machine. Commands run beside the server, confined when a `confinement` is given.
+
+    `home` is made when the first command needs it. `prepare` is awaited before every command: a worktree that is filled
+    on demand fills itself then.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class HostLease:
         environment: Mapping[str, str],
         confinement: Confinement | None = None,
         files: WorktreeFiles | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._root = root
         self._home = home
@@ -44,6 +49,7 @@ class HostLease:
         self._environment = dict(environment)
         self._confinement = confinement
         self._files = files or WorktreeFilesOnDisk(root, git)
+        self._prepare = prepare
         self._running: set[anyio.CancelScope] = set()
         self._idle: anyio.Event | None = None
         self._is_released = False
@@ -80,7 +86,10 @@ class HostLease:
 
     async def invoke(self, command: Command) -> CommandResult:
         async with self._use():
+            if self._prepare is not None:
+                await self._prepare()
             directory = await self._directory(command.directory)
+            await to_thread.run_sync(_make_home, self._home)
             environment = command_environment(self._environment, self._home, command.variables)
             arguments: Sequence[str] = (command.executable, *command.arguments)
             if self._confinement is not None:
@@ -138,6 +147,11 @@ class HostLease:
                 self._idle.set()
         if scope.cancelled_caught:
             raise OutpostError("aborted", "The sandbox was released while this ran.")
+
+
+def _make_home(home: Path) -> None:
+    """A folder of the sandbox's own, which nobody else can read (SEC-10)."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 class BorrowedLease:

@@ -33,6 +33,7 @@ _POLL_S: Final = 0.02
 _LAST_WORDS_S: Final = 0.1
 _PIECE: Final = 65_536
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
 
 
 async def run_process(
@@ -78,6 +79,16 @@ async def run_process(
     status = process.returncode or 0
     out, err = channels["stdout"], channels["stderr"]
     return CommandResult(status if status >= 0 else 128 - status, out.text, err.text, out.truncated or err.truncated)
+
+
+def forbid_inspection() -> bool:
+    """Keep other processes of the same user, children included, from reading this one's memory and environment (SEC-13).
+
+    Whether the system took it. Called once by a server, before it starts anything.
+    """
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
 
 class _Channel:
@@ -162,16 +173,26 @@ async def _start(
 ) -> asyncio.subprocess.Process:
     given = None if stdin is None else _readable(stdin)
     try:
-        return await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL if given is None else given,
-            stdout=channels["stdout"].writing,
-            stderr=channels["stderr"].writing,
-            cwd=cwd,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL if given is None else given,
+                stdout=channels["stdout"].writing,
+                stderr=channels["stderr"].writing,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
+            )
         )
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled half-way the event loop would end the program alone, and not what it has started.
+        with anyio.CancelScope(shield=True):
+            await _end(await starting)
+        for channel in channels.values():
+            channel.close()
+        raise
     except (OSError, ValueError) as error:
         for channel in channels.values():
             channel.close()

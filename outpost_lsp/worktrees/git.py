@@ -7,6 +7,7 @@ leases and tools, which are handed it bound to their worktree.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -156,13 +157,7 @@ async def _run(
     deadline_s: float,
 ) -> GitResult:
     try:
-        process = await anyio.open_process(
-            ["git", *arguments],
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            cwd=directory,
-            env=variables,
-            start_new_session=True,
-        )
+        process = await _start(arguments, variables, directory, has_input=stdin is not None)
     except FileNotFoundError as error:
         if directory is not None and error.filename == str(directory):
             raise OutpostError("workspace", f"The folder {directory} is gone.") from error
@@ -190,6 +185,27 @@ async def _run(
     status = 0 if stdout.truncated else process.returncode or 0
     status = 128 - status if status < 0 else status
     return GitResult(status, bytes(stdout.data), stderr.data.decode("utf-8", "replace"), stdout.truncated)
+
+
+async def _start(
+    arguments: Sequence[str], variables: Mapping[str, str], directory: Path | None, *, has_input: bool
+) -> Process:
+    starting = asyncio.ensure_future(
+        anyio.open_process(
+            ["git", *arguments],
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            cwd=directory,
+            env=variables,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled half-way the event loop would end the program alone, and not what it has started.
+        with anyio.CancelScope(shield=True):
+            await _end(await starting)
+        raise
 
 
 class _Kept:

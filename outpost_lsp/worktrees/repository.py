@@ -94,7 +94,7 @@ def discover(folder: Path, environment: Mapping[str, str]) -> Repository:
         raise OutpostError("workspace", f"{folder} is not a folder.")
     if ".git" in asked.parts:
         raise OutpostError("workspace", f"{folder} lies inside a git directory; open the checkout itself.")
-    if _is_git_directory(asked):
+    if is_git_directory(asked):
         raise OutpostError("workspace", f"{folder} is a bare repository; open a checkout or a worktree of it instead.")
     for top in (asked, *asked.parents):
         git_dir = _git_directory(top)
@@ -160,20 +160,21 @@ def _listed_as_safe(repository: Repository, settings: Sequence[Setting]) -> bool
 def _git_directory(top: Path) -> Path | None:
     entry = top / ".git"
     if entry.is_dir():
-        return Path(os.path.realpath(entry)) if _is_git_directory(entry) else None
+        return Path(os.path.realpath(entry)) if is_git_directory(entry) else None
     if not entry.is_file():
         return None
     with entry.open("rb") as file:
         text = os.fsdecode(file.read(_LONGEST_GIT_FILE)).rstrip("\r\n")
     target = Path(os.path.realpath(top / text.removeprefix("gitdir: ")))
-    if not text.startswith("gitdir: ") or not _is_git_directory(target):
+    if not text.startswith("gitdir: ") or not is_git_directory(target):
         raise OutpostError(
             "workspace", f"The file {entry} does not name a git directory; the worktree was moved or cut."
         )
     return target
 
 
-def _is_git_directory(path: Path) -> bool:
+def is_git_directory(path: Path) -> bool:
+    """Whether git would take the folder for a git directory."""
     try:
         head = path / "HEAD"
         if not (head.is_file() or head.is_symlink()):

@@ -28,6 +28,7 @@ from outpost_lsp.worktrees.changes import ChangeSet, change_set, freeze
 from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.private_index import writing
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
+from outpost_lsp.worktrees.submodules import lay_out_submodules
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class Worktree:
     commit: str
     run_id: str
     notes: tuple[str, ...] = ()
+    companions: tuple[Path, ...] = ()
+    """Folders that go when the worktree goes."""
     is_closed: bool = field(default=False, init=False)
 
     async def changes(self, *, deadline_s: float = 120.0) -> ChangeSet:
@@ -68,8 +71,11 @@ class Worktree:
         if self.is_closed:
             return
         self.is_closed = True
-        if not keep:
-            await remove_worktree(self.origin, self.directory)
+        if keep:
+            return
+        await remove_worktree(self.origin, self.directory)
+        for folder in self.companions:
+            await to_thread.run_sync(discard, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ async def open_worktree(repository: Repository, commit: str, directory: Path, *,
     """
     if not _SAFE_RUN_ID.fullmatch(run_id) or run_id == TRASH:
         raise configuration(f"run_id: {run_id!r} cannot be the name of a folder")
-    target = await to_thread.run_sync(_prepare, directory, run_id)
+    target = await to_thread.run_sync(prepare_place, directory, run_id)
     owner = registration.this_process(run_id, commit)
     arguments = ["worktree", "add", "--quiet", "--detach", "--no-checkout", "--lock", "--reason", owner.reason]
     try:
@@ -101,24 +107,22 @@ async def open_worktree(repository: Repository, commit: str, directory: Path, *,
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
         if checkout.status != 0:
             raise failed(["checkout"], checkout)
+        notes = await lay_out_submodules(view, commit)
     except BaseException:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
             await remove_worktree(repository, target)
         raise
-    return Worktree(view, repository, target, commit, run_id, await _notes(view))
+    return Worktree(view, repository, target, commit, run_id, notes)
 
 
 async def remove_worktree(repository: Repository, directory: Path) -> None:
     """Take a worktree of the product out of view at once: folder and registration; what remains is swept in a worker."""
-    trash = await to_thread.run_sync(_discard, directory)
+    await to_thread.run_sync(discard, directory)
     entry = await to_thread.run_sync(_administrative, repository, directory)
     if entry is not None:
         async with writing(repository):
             # Removed by hand: `git worktree prune` would take registrations of others along.
             await to_thread.run_sync(_drop_registration, entry)
-    if trash is not None:
-        # Nobody waits for a large tree to go; what a process that ends leaves here, the next start sweeps.
-        threading.Thread(target=shutil.rmtree, args=(trash, True), name="outpost-trash", daemon=True).start()
 
 
 async def reap(repository: Repository, directory: Path, *, deadline_s: float = 60.0) -> Sequence[Leftover]:
@@ -134,28 +138,34 @@ async def reap(repository: Repository, directory: Path, *, deadline_s: float = 6
         if not reason:
             await _clear(repository, entry, target)
         found.append(Leftover(place, owner.run_id, owner.base, "kept" if reason else "removed", reason))
-    await to_thread.run_sync(_sweep, directory / TRASH)
+    await to_thread.run_sync(sweep, directory / TRASH)
     return found
 
 
 async def _holds(
     repository: Repository, entry: Path, target: Path | None, owner: registration.Owner, deadline_s: float
 ) -> str:
-    """Why a worktree has to stay; empty when it holds nothing."""
-    if target is None or not await to_thread.run_sync(target.is_dir):
+    """Why a registered worktree has to stay; empty when it holds nothing."""
+    if target is None:
         return ""
-    if await to_thread.run_sync(registration.processes_in, target):
+    return await holds(repository.at(target, entry), owner, deadline_s=deadline_s)
+
+
+async def holds(view: Repository, owner: registration.Owner, *, deadline_s: float) -> str:
+    """Why the worktree of a dead process has to stay; empty when it holds nothing. Not to know counts as holding."""
+    if not await to_thread.run_sync(view.top.is_dir):
+        return ""
+    if await to_thread.run_sync(registration.processes_in, view.top):
         return "a process works in it"
-    view = repository.at(target, entry)
     try:
         head = await run_git(view, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
-        if not (entry / "index").exists() and head.stdout.decode("ascii").strip() == owner.base:
-            return ""  # The process died before the checkout was finished; no agent has been here.
         if head.status != 0 or head.stdout.decode("ascii").strip() != owner.base:
             return "it holds commits"
+        if not await to_thread.run_sync((view.git_dir / "index").exists):
+            return ""  # The process died before the checkout was finished; no agent has been here.
         changes = await change_set(view, owner.base, deadline_s=deadline_s)
     except OutpostError as error:
-        _log.warning("worktree %s cannot be read: %s", target, error)
+        _log.warning("worktree %s cannot be read: %s", view.top, error)
         return f"its changes cannot be told: {error}"
     return "" if changes.is_empty else "it holds changes"
 
@@ -178,16 +188,7 @@ async def _retry(repository: Repository, arguments: Sequence[str]) -> None:
         await anyio.sleep(_PAUSE_S)
 
 
-async def _notes(view: Repository) -> tuple[str, ...]:
-    listing = (await run_git(view, ["ls-files", "-z", "--stage"], max_output=1 << 30)).stdout
-    submodules = [entry.partition(b"\t")[2] for entry in listing.split(b"\0") if entry.startswith(b"160000 ")]
-    if not submodules:
-        return ()
-    names = ", ".join(path.decode("utf-8", "backslashreplace") for path in submodules[:10])
-    return (f"Submodules are empty folders in the worktree: {names}{' …' if len(submodules) > 10 else ''}.",)
-
-
-def _prepare(directory: Path, run_id: str) -> Path:
+def prepare_place(directory: Path, run_id: str) -> Path:
     """The folder of worktrees, private and the user's own (SEC-10), and the place for this one."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
@@ -206,16 +207,19 @@ def _administrative(repository: Repository, directory: Path) -> Path | None:
     return next((entry for entry in entries if registered_directory(entry) == directory), None)
 
 
-def _discard(directory: Path) -> Path | None:
-    """Rename the folder away; `None` when there is none."""
-    trash = directory.parent / TRASH
-    trash.mkdir(mode=0o700, exist_ok=True)
-    place = trash / f"{directory.name}-{uuid4().hex}"
+def discard(folder: Path) -> None:
+    """Rename a folder of the product's out of view and delete it in a worker; nothing happens when it is gone.
+
+    Nobody waits for a large tree to go; what a process that ends leaves in the trash, the next start sweeps.
+    """
+    trash = folder.parent / TRASH
+    place = trash / f"{folder.name}-{uuid4().hex}"
     try:
-        directory.rename(place)
+        trash.mkdir(mode=0o700, exist_ok=True)
+        folder.rename(place)
     except FileNotFoundError:
-        return None
-    return place
+        return
+    threading.Thread(target=shutil.rmtree, args=(place, True), name="outpost-trash", daemon=True).start()
 
 
 def _drop_registration(entry: Path) -> None:
@@ -226,6 +230,7 @@ def _drop_registration(entry: Path) -> None:
         return  # Other worktrees are registered.
 
 
-def _sweep(trash: Path) -> None:
+def sweep(trash: Path) -> None:
+    """Delete what earlier processes left in a trash."""
     for place in trash.glob("*"):
         shutil.rmtree(place, ignore_errors=True)

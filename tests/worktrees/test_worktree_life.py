@@ -199,17 +199,6 @@ async def test_SEC_10_a_planted_link_in_place_of_the_folder_is_refused(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-async def test_submodules_are_empty_folders_and_noted(repository: RealRepository, tmp_path: Path) -> None:
-    outer = make_repository(tmp_path / "outer", {"x": "x"})
-    outer.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository.path), "inner")
-    outer.commit_all()
-    found = await find_repository(outer.path)
-    worktree = await open_worktree(found, outer.head, tmp_path / "trees", run_id="run")
-    assert list((worktree.directory / "inner").iterdir()) == []
-    assert any("inner" in note for note in worktree.notes)
-    await worktree.close(keep=False)
-
-
 async def test_a_worktree_of_a_submodule_and_of_a_linked_worktree_opens(
     repository: RealRepository, tmp_path: Path
 ) -> None:
