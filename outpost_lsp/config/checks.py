@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 
 from outpost_lsp.config.agents import AgentSettings
 from outpost_lsp.config.schema import CeilingSettings, Settings
 from outpost_lsp.config.services import McpServerSettings, ProviderSettings, RoutingSettings
-from outpost_lsp.config.toml_lines import Path
+from outpost_lsp.config.toml_lines import Path as KeyPath
 from outpost_lsp.decisions.address import check_base_url as checked_decider_url
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.endpoint import checked_base_url
 
-Fault = tuple[Path, str]
+Fault = tuple[KeyPath, str]
 
 _LOOP_ONLY = ("model", "instructions", "tools", "routing", "subagents", "permissions", "context", "skills", "mcp")
 """What an agent with a harness has, and an external one or a list of candidates has not."""
@@ -35,13 +36,14 @@ def cross_faults(settings: Settings) -> list[Fault]:
         *(fault for name, server in settings.mcp.items() for fault in _server(name, server)),
         *_known(("review", "agent"), settings.review.agent, settings.agents, "[agents]"),
         *_executor(settings),
+        *_places(settings),
         *_money(settings),
     ]
 
 
 def _providers(settings: Settings) -> Iterator[Fault]:
     for name, provider in settings.providers.items():
-        path: Path = ("providers", name)
+        path: KeyPath = ("providers", name)
         if provider.base_url is not None:
             yield from _address((*path, "base_url"), provider.base_url, checked_base_url)
         if provider.api_key_command is not None and provider.api_key_env:
@@ -49,7 +51,7 @@ def _providers(settings: Settings) -> Iterator[Fault]:
         yield from _unused_by_kind(path, provider)
 
 
-def _unused_by_kind(path: Path, provider: ProviderSettings) -> Iterator[Fault]:
+def _unused_by_kind(path: KeyPath, provider: ProviderSettings) -> Iterator[Fault]:
     given = provider.model_fields_set
     if provider.kind != "openai" and "api" in given:
         yield (*path, "api"), 'only a provider of the kind "openai" has it'
@@ -61,7 +63,7 @@ def _unused_by_kind(path: Path, provider: ProviderSettings) -> Iterator[Fault]:
 
 def _models(settings: Settings) -> Iterator[Fault]:
     for name, model in settings.models.items():
-        path: Path = ("models", name)
+        path: KeyPath = ("models", name)
         yield from _known((*path, "provider"), model.provider, settings.providers, "[providers]")
         provider = settings.providers.get(model.provider)
         if provider is not None and provider.kind == "anthropic" and model.max_output_tokens is None:
@@ -70,7 +72,7 @@ def _models(settings: Settings) -> Iterator[Fault]:
 
 def _deciders(settings: Settings) -> Iterator[Fault]:
     for name, decider in settings.deciders.items():
-        path: Path = ("deciders", name, "base_url")
+        path: KeyPath = ("deciders", name, "base_url")
         if decider.base_url is not None and decider.kind == "system-one":
             yield from _address(path, decider.base_url, checked_decider_url)
         elif decider.base_url is not None:
@@ -80,7 +82,7 @@ def _deciders(settings: Settings) -> Iterator[Fault]:
 
 
 def _routing(name: str, routing: RoutingSettings, settings: Settings) -> Iterator[Fault]:
-    path: Path = ("routing", name)
+    path: KeyPath = ("routing", name)
     yield from _known((*path, "decider"), routing.decider, settings.deciders, "[deciders]")
     if not 2 <= len(routing.criteria) <= 255:
         yield (*path, "criteria"), "2 to 255 labels are expected"
@@ -95,7 +97,7 @@ def _routing(name: str, routing: RoutingSettings, settings: Settings) -> Iterato
 
 
 def _agent(name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
-    path: Path = ("agents", name)
+    path: KeyPath = ("agents", name)
     if agent.command is not None and agent.candidates is not None:
         yield (*path, "candidates"), "either it or command is expected, not both"
     if (agent.candidates is None) != (agent.on is None):
@@ -114,7 +116,7 @@ def _agent(name: str, agent: AgentSettings, settings: Settings) -> Iterator[Faul
         yield from _loop(path, agent, settings)
 
 
-def _loop(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+def _loop(path: KeyPath, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
     if agent.routing is not None:
         yield from _known((*path, "routing"), agent.routing, settings.routing, "[routing]")
         yield from _one_provider(path, agent, settings)
@@ -130,7 +132,7 @@ def _loop(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Faul
         yield (*path, "watchdog", "max_repeats"), "a number up to window is expected"
 
 
-def _one_provider(path: Path, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+def _one_provider(path: KeyPath, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
     # Only where a routing is used: the built-in one is over two models that may become different services' one by one.
     routing = settings.routing.get(agent.routing or "")
     models = [*routing.models.values()] if routing is not None else []
@@ -146,7 +148,7 @@ def _one_provider(path: Path, agent: AgentSettings, settings: Settings) -> Itera
         yield (*path, "model"), f"the models of its routing have the provider {providers[0]}; it needs the same"
 
 
-def _candidates(path: Path, name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
+def _candidates(path: KeyPath, name: str, agent: AgentSettings, settings: Settings) -> Iterator[Fault]:
     for number, candidate in enumerate(agent.candidates or ()):
         place = (*path, "candidates", number)
         yield from _known(place, candidate, settings.agents, "[agents]")
@@ -174,7 +176,7 @@ def _delegation_circles(settings: Settings) -> Iterator[Fault]:
 
 
 def _server(name: str, server: McpServerSettings) -> Iterator[Fault]:
-    path: Path = ("mcp", name)
+    path: KeyPath = ("mcp", name)
     if (server.command is None) == (server.url is None):
         yield path, "either command or url is expected"
     if server.url is not None:
@@ -194,7 +196,7 @@ def _server(name: str, server: McpServerSettings) -> Iterator[Fault]:
     yield from _literals(path, server)
 
 
-def _literals(path: Path, server: McpServerSettings) -> Iterator[Fault]:
+def _literals(path: KeyPath, server: McpServerSettings) -> Iterator[Fault]:
     values: list[Fault] = [((*path, "arguments", n), text) for n, text in enumerate(server.arguments)]
     values += [((*path, "environment", key), text) for key, text in server.environment.items()]
     values += [((*path, "headers", key), key + text) for key, text in server.headers.items()]
@@ -211,6 +213,21 @@ def _executor(settings: Settings) -> Iterator[Fault]:
         yield from _address(("runs", "ray", "url"), ray.url, checked_base_url)
     elif settings.runs.executor == "ray":
         yield ("runs", "ray", "url"), 'it is needed with executor = "ray"'
+
+
+def _places(settings: Settings) -> Iterator[Fault]:
+    # A relative one would mean another place for each way in which the server is started.
+    places: list[Fault] = [
+        (("http", "ca_file"), settings.http.ca_file),
+        (("runs", "ray", "ca_file"), settings.runs.ray.ca_file),
+        (("sandbox", "directory"), settings.sandbox.directory),
+        *((("sandbox", "readable", number), folder) for number, folder in enumerate(settings.sandbox.readable)),
+    ]
+    for path, text in places:
+        if text and not Path(text.replace("~", "/", 1) if text.startswith("~") else text).is_absolute():
+            yield path, "an absolute path is expected; ~ stands for your home folder"
+    if settings.http.proxy and not settings.http.proxy.startswith(("http://", "https://")):
+        yield ("http", "proxy"), "an http or https URL is expected"
 
 
 def _money(settings: Settings) -> Iterator[Fault]:
@@ -235,14 +252,14 @@ def _money(settings: Settings) -> Iterator[Fault]:
             yield ("budget", name, "cost"), "a ceiling in money needs models with a price"
 
 
-def _known(path: Path, name: str, table: Collection[str], title: str) -> Iterator[Fault]:
+def _known(path: KeyPath, name: str, table: Collection[str], title: str) -> Iterator[Fault]:
     if name not in table:
         near = difflib.get_close_matches(name, list(table), 1, 0.6)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(table)}" if table else ""
         yield path, f"{title} has no such name{hint}"
 
 
-def _address(path: Path, url: str, check: Callable[[str], str]) -> Iterator[Fault]:
+def _address(path: KeyPath, url: str, check: Callable[[str], str]) -> Iterator[Fault]:
     try:
         check(url)
     except OutpostError as error:

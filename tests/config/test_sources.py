@@ -358,6 +358,10 @@ PRICED = "models.a = { provider = 'offline', name = 'a', price = { input = 1, ou
         ),
         ("runs.executor = 'ray'", "runs.ray.url", "needed with"),
         ("runs.ray.url = 'http://cluster'", "runs.ray.url", "plain http"),
+        ("sandbox.directory = 'work'", "sandbox.directory", "an absolute path"),
+        ("sandbox.readable = ['/opt', 'tools']", "sandbox.readable[1]", "an absolute path"),
+        ("http.ca_file = './ca.pem'", "http.ca_file", "an absolute path"),
+        ("http.proxy = 'proxy:3128'", "http.proxy", "an http or https URL"),
         ("budget.per_run.cost = 1", "budget.per_run.cost", "needs models with a price"),
         (
             PRICED
@@ -390,6 +394,11 @@ def test_defining_one_of_the_two_built_in_models_is_no_fault_while_no_agent_rout
     loaded = places.load()
     assert loaded.faults == ()
     assert loaded.settings.models["fast"].provider == "p"
+
+
+def test_the_home_folder_may_be_written_short(places: Places) -> None:
+    places.user.write_text("sandbox = { directory = '~/work', readable = ['~', '/opt'] }\nhttp.ca_file = '~/ca.pem'\n")
+    assert places.load().faults == ()
 
 
 def test_the_last_good_version_of_a_place_stays_in_force(places: Places) -> None:
