@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Final, Literal
 
 from outpost_lsp.domain.finding import Span
@@ -23,7 +24,7 @@ LineRange = tuple[int, int]
 """Lines from 0, half open. An empty range stands between two lines: both count as touched."""
 
 _Place = tuple[int, int]
-_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _WORK_LIMIT: Final = 2_000_000
 _SHOWN_PLACES: Final = 10
 
@@ -37,23 +38,21 @@ class SourceText:
     @cached_property
     def line_starts(self) -> list[int]:
         """Where each line begins; a text that ends in a line end has an empty last line."""
-        starts = [0]
-        starts.extend(match.end() for match in re.finditer(r"\r\n|\r|\n", self.text))
-        return starts
+        if "\r" not in self.text:
+            return [0, *accumulate(len(line) + 1 for line in self._lines[:-1])]
+        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
 
     @cached_property
     def stripped(self) -> list[str]:
         """Each line without white space at its ends."""
-        return [match.group().strip() for match in self._lines()]
+        return [line.strip() for line in self._lines]
 
     @cached_property
     def indentations(self) -> list[str]:
         """The white space before each line's first visible character; empty for a blank line."""
-        found = []
-        for match, stripped in zip(self._lines(), self.stripped, strict=True):
-            line = match.group()
-            found.append(line[: len(line) - len(line.lstrip())] if stripped else "")
-        return found
+        return [
+            indentation(line) if stripped else "" for line, stripped in zip(self._lines, self.stripped, strict=True)
+        ]
 
     @cached_property
     def joined(self) -> str:
@@ -63,11 +62,7 @@ class SourceText:
     @cached_property
     def joined_starts(self) -> list[int]:
         """Where each line begins in `joined`."""
-        starts, position = [], 0
-        for line in self.stripped:
-            starts.append(position)
-            position += len(line) + 1
-        return starts
+        return [0, *accumulate(len(line) + 1 for line in self.stripped[:-1])]
 
     def line_of(self, offset: int) -> int:
         """The line that holds the character at `offset`."""
@@ -100,11 +95,9 @@ class SourceText:
     def _line_feed_starts(self) -> list[int]:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
-    def _lines(self) -> Iterator[re.Match[str]]:
-        for start in self.line_starts:
-            match = _LINE.match(self.text, start)
-            assert match is not None  # the pattern matches the empty string too
-            yield match
+    @cached_property
+    def _lines(self) -> list[str]:
+        return _LINE_END.split(self.text) if "\r" in self.text else self.text.split("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +161,7 @@ def quote_places(text: str | SourceText, quote: str) -> tuple[Anchor, ...]:
 
 def quote_lines(quote: str) -> list[str]:
     """The lines of a quote without white space at their ends, blank ones at both ends of the quote left out."""
-    lines = [line.rstrip() for line in re.split(r"\r\n|\r|\n", quote.removeprefix("\ufeff"))]
+    lines = [line.rstrip() for line in _LINE_END.split(quote.removeprefix("\ufeff"))]
     first = next((index for index, line in enumerate(lines) if line), len(lines))
     last = next((index for index in range(len(lines), 0, -1) if lines[index - 1]), 0)
     return lines[first:last]
@@ -213,22 +206,29 @@ def _places(source: SourceText, lines: list[str]) -> list[_Place] | None:
 
 def _matches(source: SourceText, lines: list[str]) -> Iterator[_Place]:
     """Start and end of each place; an empty place where only the indentation differs, so that looking is counted."""
+    if len(lines) == 1:
+        # What fits into a line needs no lines to be found.
+        needle = lines[0].strip()
+        position = source.text.find(needle)
+        while position >= 0:
+            yield position, position + len(needle)
+            position = source.text.find(needle, position + len(needle))
+        return
     needle = "\n".join(line.strip() for line in lines)
     indents = [indentation(line) for line in lines]
-    # Lines may overlap with themselves (three closing braces hold two times two); characters need not.
-    step = 1 if len(lines) > 1 else len(needle)
-    position = source.joined.find(needle)
+    position = source.joined.find(needle) if lines[0].strip() in source.text else -1
     while position >= 0:
         first = bisect_right(source.joined_starts, position) - 1
         column = position - source.joined_starts[first]
         start = source.line_starts[first] + len(source.indentations[first]) + column
-        if len(lines) == 1 or _same_indentation(source, lines, indents, first, column):
+        if _same_indentation(source, lines, indents, first, column):
             last = first + len(lines) - 1
             end_column = position + len(needle) - source.joined_starts[last]
             yield start, source.line_starts[last] + len(source.indentations[last]) + end_column
         else:
             yield start, start
-        position = source.joined.find(needle, position + step)
+        # Places may overlap by lines: three closing braces hold two times two.
+        position = source.joined.find(needle, position + 1)
 
 
 def _same_indentation(source: SourceText, lines: list[str], indents: list[str], first: int, column: int) -> bool:
@@ -284,11 +284,9 @@ def _anchor(source: SourceText, places: Sequence[_Place], index: int) -> Anchor:
 
 
 def _is_whole(source: SourceText, start: int, end: int) -> bool:
-    rest_of_line = _LINE.match(source.text, end)
-    assert rest_of_line is not None  # the pattern matches the empty string too
-    return (
-        not source.text[source.line_starts[source.line_of(start)] : start].strip() and not rest_of_line.group().strip()
-    )
+    first, following = source.line_of(start), source.line_of(end) + 1
+    line_end = source.line_starts[following] if following < len(source.line_starts) else len(source.text)
+    return not source.text[source.line_starts[first] : start].strip() and not source.text[end:line_end].strip()
 
 
 def _cuts_a_word(text: str, start: int, end: int) -> bool:
@@ -302,7 +300,7 @@ def _is_word(character: str) -> bool:
 
 
 def _why_absent(source: SourceText, lines: list[str]) -> str:
-    missing = [number for number, line in enumerate(lines, 1) if line.strip() not in source.joined]
+    missing = [number for number, line in enumerate(lines, 1) if line.strip() not in source.text]
     if len(lines) == 1:
         return "the quote is not in the file; copy it from the file as it stands, without line numbers or diff marks"
     if missing:

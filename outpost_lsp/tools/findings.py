@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -34,7 +34,7 @@ _DESCRIPTION: Final = (
     "Report each fault once."
 )
 _REMEMBERED_FOLDERS: Final = 16
-_SEARCHED_ON_THE_LOOP: Final = 100_000
+_SEARCHED_ON_THE_LOOP: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +285,3 @@ def _placed_text(finding: Finding, value: ReportedFinding) -> str:
 
 def _place(finding: Finding) -> str:
     return f"{finding.path}:{finding.span.start_line + 1}"
-
-
-def scope_for_agent(scope: FindingScope, agent: str) -> FindingScope:
-    """The same run's scope for another of its agents."""
-    return replace(scope, agent=agent)

@@ -88,6 +88,9 @@ def test_deleting_the_last_line_leaves_no_white_space():
 )
 def test_putting_the_quote_in_its_own_place_changes_nothing(lines, first, last, end):
     text = end.join(lines) + end
-    quote = "\n".join(lines[min(first, last) : max(first, last) + 1])
-    if quote.strip():
-        assert applied(text, quote, quote, line_hint=min(first, last)) == text
+    start = min(first, last)
+    quoted = lines[start : max(first, last) + 1]
+    if any(line.strip() for line in quoted):
+        visible = next(index for index, line in enumerate(quoted) if line.strip())
+        quote = "\n".join(quoted)
+        assert applied(text, quote, quote, line_hint=start + visible) == text
