@@ -52,6 +52,22 @@ async def _translated(work: Awaitable[Result]) -> Result:
         raise fault_of(error) from error
 
 
+def when_ready(work: Callable[[Desk, Any], Result]) -> Handler:
+    """A command that is answered at once when every workspace is open, and as soon as they are otherwise."""
+
+    def handle(desk: Desk, params: Any, _: Token | None) -> Result | Awaitable[Result]:
+        if desk.is_ready:
+            return work(desk, params)
+
+        async def wait() -> Result:
+            await desk.all_ready()
+            return work(desk, params)
+
+        return wait()
+
+    return handle
+
+
 def fault_of(error: OutpostError) -> RequestFault:
     """The JSON-RPC error of a fault."""
     field = error.details.get("field")

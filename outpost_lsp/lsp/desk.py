@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lsprotocol import types
 
@@ -30,6 +30,7 @@ from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
 from outpost_lsp.lsp.questions import Questions
 from outpost_lsp.lsp.reporter import Reporter
 from outpost_lsp.lsp.settings import ClientSettings
+from outpost_lsp.protocol.names import SECRET_REQUEST
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from outpost_lsp.lsp.server import OutpostServer
 
 logger = logging.getLogger(__name__)
+
+_SECRET_S: Final = 120.0
+"""A person may have to unlock the storage first."""
 
 
 class Desk:
@@ -46,7 +50,8 @@ class Desk:
         self._server = server
         self._stack = AsyncExitStack()
         protocol = server.protocol
-        self.outpost = Outpost(default_layout(os.environ), os.environ)
+        ask_client = self._ask_secret if server.options.secrets else None
+        self.outpost = Outpost(default_layout(os.environ), os.environ, ask_client=ask_client)
         self.places = Places(self.outpost, server.documents, server.spellings, server.client.encoding)
         self._publisher = DiagnosticPublisher(protocol, self.places, server.documents)
         self._edits = EditFollower(self.places, self._publisher)
@@ -229,23 +234,26 @@ class Desk:
             raise RequestFault(INVALID_PARAMS, "uri: no folder is open")
         return self.outpost.workspaces[0], ""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether every workspace is open."""
+        return all(workspace.is_ready for workspace in self.outpost.workspaces)
+
     async def all_ready(self) -> None:
         """Wait until every workspace is open."""
         for workspace in self.outpost.workspaces:
             await workspace.ready()
 
-    async def workspace_of_finding(self, finding_id: str) -> Workspace:
+    def workspace_of_finding(self, finding_id: str) -> Workspace:
         """The workspace that holds a finding."""
-        await self.all_ready()
         self.flush_edits()
         for workspace in self.outpost.workspaces:
             if workspace.finding(finding_id) is not None:
                 return workspace
         raise RequestFault(INVALID_PARAMS, f"findingId: there is no finding {finding_id!r}")
 
-    async def workspace_of_conversation(self, conversation: str) -> Workspace:
+    def workspace_of_conversation(self, conversation: str) -> Workspace:
         """The workspace that holds a conversation."""
-        await self.all_ready()
         for workspace in self.outpost.workspaces:
             if workspace.conversations.exists(conversation):
                 return workspace
@@ -260,6 +268,16 @@ class Desk:
             if handle is not None and str(workspace.folder) == handle.run.workspace:
                 return workspace.settings.runs.events
         return "summary"
+
+    async def _ask_secret(self, provider: str) -> str | None:
+        """A provider's key out of the client's secret storage; it is kept nowhere here."""
+        try:
+            answer = await self._server.protocol.ask(SECRET_REQUEST, {"provider": provider}, _SECRET_S)
+        except (RequestFault, TimeoutError) as error:
+            logger.info("the client did not answer the question for a key: %s", error)
+            return None
+        value = answer.get("value") if isinstance(answer, dict) else None
+        return value if isinstance(value, str) else None
 
     def _cancel_run(self, run_id: str) -> None:
         self.outpost.cancel(run_id)

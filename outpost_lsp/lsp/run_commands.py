@@ -9,12 +9,11 @@ from pydantic.alias_generators import to_camel
 
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.harness.steering import ANYONE
+from outpost_lsp.lsp.commands import when_ready
 from outpost_lsp.lsp.reporter import REQUEST, Request
 from outpost_lsp.protocol import commands as shapes
 from outpost_lsp.protocol.records import usage_json
 from outpost_lsp.service.handle import RunHandle
-from outpost_lsp.service.timeline import timeline
-from outpost_lsp.storage.journal import read_journal
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.commands import Handler, Result
@@ -59,7 +58,8 @@ async def _dispatch(desk: Desk, params: shapes.DispatchParams, token: Token | No
 
 
 async def _fix(desk: Desk, params: shapes.FixParams, token: Token | None) -> Result:
-    workspace = await desk.workspace_of_finding(params.finding_id)
+    await desk.all_ready()
+    workspace = desk.workspace_of_finding(params.finding_id)
     unsaved = await desk.unsaved(workspace)
     with _request(token):
         handle = await desk.outpost.fix(workspace, params.finding_id, agent=params.agent, unsaved=unsaved)
@@ -67,7 +67,8 @@ async def _fix(desk: Desk, params: shapes.FixParams, token: Token | None) -> Res
 
 
 async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | None) -> Result:
-    workspace = await desk.workspace_of_conversation(params.conversation)
+    await desk.all_ready()
+    workspace = desk.workspace_of_conversation(params.conversation)
     unsaved = await desk.unsaved(workspace)
     limits = params.limits.model_dump(exclude_none=True) if params.limits is not None else None
     with _request(token):
@@ -83,26 +84,24 @@ async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | No
     return await _answer(desk, handle, params)
 
 
-def _cancel(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
+def _cancel(desk: Desk, params: shapes.RunParams) -> Result:
     return {"cancelled": desk.outpost.cancel(params.run_id)}
 
 
 async def _steer(desk: Desk, params: shapes.SteerParams, _: Token | None) -> Result:
+    await desk.all_ready()
     target = params.subagent if "subagent" in params.model_fields_set else ANYONE
     return {"delivery": await desk.outpost.steer(params.run_id, params.text, target)}
 
 
-async def _runs(desk: Desk, params: shapes.RunsParams, _: Token | None) -> Result:
-    await desk.all_ready()
-    runs = desk.outpost.runs(params.limit, params.status)
-    return {"runs": [desk.reporter.run(run) for run in runs]}
+def _runs(desk: Desk, params: shapes.RunsParams) -> Result:
+    return {"runs": [desk.reporter.run(run) for run in desk.outpost.runs(params.limit, params.status)]}
 
 
 async def _show(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
     await desk.all_ready()
-    workspace, run = desk.outpost.find_run(params.run_id)
-    path = workspace.journal_path(run.id)
-    told = await asyncio.to_thread(lambda: timeline(read_journal(path)) if path.exists() else timeline(()))
+    _, run = desk.outpost.find_run(params.run_id)
+    told = await asyncio.to_thread(desk.outpost.timeline, run.id)
     return {
         "run": desk.reporter.run(run),
         "steps": [_step_json(step) for step in told.steps],
@@ -112,12 +111,12 @@ async def _show(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result
 
 
 async def _transcript(desk: Desk, params: shapes.TranscriptParams, _: Token | None) -> Result:
-    workspace = await desk.workspace_of_conversation(params.conversation)
+    await desk.all_ready()
+    workspace = desk.workspace_of_conversation(params.conversation)
     return {"messages": await asyncio.to_thread(workspace.conversations.read, params.conversation)}
 
 
-async def _agents(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
-    await desk.all_ready()
+def _agents(desk: Desk, _: shapes.NoParams) -> Result:
     found: dict[str, Result] = {}
     for workspace in desk.outpost.workspaces:
         for name in workspace.settings.agents:
@@ -167,9 +166,7 @@ def _agent_json(workspace: Workspace, name: str) -> Result:
 
 
 def _camel_case(table: dict[str, Any]) -> Result:
-    return {
-        to_camel(name): _camel_case(value) if isinstance(value, dict) else value for name, value in table.items()
-    }
+    return {to_camel(name): _camel_case(value) if isinstance(value, dict) else value for name, value in table.items()}
 
 
 HANDLERS: Final[dict[str, Handler]] = {
@@ -178,10 +175,10 @@ HANDLERS: Final[dict[str, Handler]] = {
     "outpost.dispatch": _dispatch,
     "outpost.fix": _fix,
     "outpost.continue": _continue,
-    "outpost.cancel": _cancel,
+    "outpost.cancel": when_ready(_cancel),
     "outpost.steer": _steer,
-    "outpost.runs": _runs,
+    "outpost.runs": when_ready(_runs),
     "outpost.show": _show,
     "outpost.transcript": _transcript,
-    "outpost.agents": _agents,
+    "outpost.agents": when_ready(_agents),
 }

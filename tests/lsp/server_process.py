@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 60.0
+KEY = "canary-key-of-the-service"
+"""What services are opened with; it must never be seen anywhere else (SEC-16)."""
 Message = dict[str, Any]
 
 
@@ -126,6 +128,23 @@ class ServerProcess:
         self.notify("initialized", {})
         return result
 
+    def open(self, uri: str, text: str, version: int = 1) -> None:
+        document = {"uri": uri, "languageId": "python", "version": version, "text": text}
+        self.notify("textDocument/didOpen", {"textDocument": document})
+
+    def change(self, uri: str, version: int, start: tuple[int, int], end: tuple[int, int], text: str) -> None:
+        place = {
+            "start": {"line": start[0], "character": start[1]},
+            "end": {"line": end[0], "character": end[1]},
+        }
+        document = {"uri": uri, "version": version}
+        self.notify(
+            "textDocument/didChange", {"textDocument": document, "contentChanges": [{"range": place, "text": text}]}
+        )
+
+    def close(self, uri: str) -> None:
+        self.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+
     # Waiting
 
     async def wait_for(self, is_it: Callable[[Message], bool]) -> Message:
@@ -183,12 +202,14 @@ async def running_server(*arguments: str, environment: dict[str, str] | None = N
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=64 * 1024 * 1024,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, "SERVICE_KEY": KEY, **(environment or {})},
     )
     server = ServerProcess(process)
     try:
         yield server
         assert server.stray is None, f"stray bytes on standard output: {server.stray!r}"
+        assert KEY not in json.dumps(server.received)
+        assert KEY.encode() not in server.log
     finally:
         if process.returncode is None:
             process.kill()
