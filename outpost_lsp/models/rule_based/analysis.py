@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -49,8 +49,13 @@ class RawFinding:
     confidence: float = 0.7
     replacement: str | None = None
     only_new: bool = False
+    also: tuple[tuple[str, str], ...] = ()
+    """Rule and code of lesser faults at the same place that this one speaks for."""
     whole_file: bool = False
     """The fault belongs to the file and not to its line: a base that has it anywhere has it."""
+
+    hides_others: bool = False
+    """The text could not be read as a whole because of this fault: others may be there."""
 
     @property
     def last_line(self) -> int:
@@ -79,9 +84,13 @@ def brought_by_change(
     as the old ones. First equal faults on equal lines are paired, then equal faults on lines that were edited, then
     faults of one code on lines that are nearly the same.
     """
-    left = list(before)
+    left = [part for found in before for part in _parts(found)]
     remaining = sorted(after, key=lambda found: (is_within(found, changed), found.line))
     older: list[RawFinding] = []
+    if any(found.hides_others for found in before):
+        # The base could not be read by the rules: only what stands in changed lines can be laid to the change.
+        older = [found for found in remaining if not is_within(found, changed)]
+        remaining = [found for found in remaining if is_within(found, changed)]
     for alike in (_same_place, _same_fault, _same_line_edited):
         buckets: dict[tuple[str, str], list[RawFinding]] = defaultdict(list)
         for candidate in left:
@@ -121,6 +130,10 @@ def changed_lines(before: str, after: str) -> tuple[tuple[int, int], ...]:
 def is_within(found: RawFinding, ranges: Sequence[tuple[int, int]]) -> bool:
     """Whether a quoted line of the finding lies in one of the ranges."""
     return any(found.line < end and found.last_line >= start for start, end in ranges)
+
+
+def _parts(found: RawFinding) -> list[RawFinding]:
+    return [found, *(replace(found, rule=rule, code=code, also=()) for rule, code in found.also)]
 
 
 def _group(found: RawFinding) -> tuple[str, str]:

@@ -83,5 +83,6 @@ def _placed(source: SourceText, offset: int, sign: str) -> Placed:
         confidence=CONFIDENCE["error"],
         only_new=True,
         whole_file=True,
+        hides_others=True,
     )
     return Placed(finding, (row, column), (row, column + 1))

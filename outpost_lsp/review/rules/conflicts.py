@@ -58,5 +58,6 @@ def _placed(source: SourceText, marker: re.Match[str]) -> Placed:
         line=line,
         quote=quote,
         confidence=CONFIDENCE["error"],
+        hides_others=True,
     )
     return Placed(finding, (line, 1), (line, len(quote) + 1))

@@ -54,7 +54,9 @@ _SLIPS: Final = (
         "error",
         _BRACES | {"go", "rs", "swift", "kt", "scala"},
         "==",
-        re.compile(rf"(?<![\w$.\])])({_OPERAND})\s*={{2,3}}\s*\1(?![\w$.(\[])(?!\s*->)"),
+        re.compile(
+            rf"(?:^|[(!,?{{;]|&&|\|\||=>|[^=!<>]=|\breturn\b)\s*({_OPERAND})\s*={{2,3}}\s*\1\s*(?=[)&|;,?}}]|:(?!:)|$)"
+        ),
         "The condition is always true: the value is compared with itself",
         "One of the sides was probably meant to be another value.",
     ),

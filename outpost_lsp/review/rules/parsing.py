@@ -130,5 +130,6 @@ def _placed(source: SourceText, line: int, language: str, message: str, *, only_
         confidence=CONFIDENCE["error"],
         only_new=only_new,
         whole_file=True,
+        hides_others=True,
     )
     return Placed(finding, (row, 1), (row, len(quote) + 1))

@@ -108,14 +108,14 @@ def _one_fault(one: Placed, other: Placed) -> bool:
 
 def _joined(one: Placed, other: Placed) -> Placed:
     worse, lesser = sorted((one, other), key=lambda item: SEVERITIES.index(item.finding.severity))
-    if lesser.finding.title == worse.finding.title:
-        return worse
-    detail = f"{worse.finding.detail} Also here: {lesser.finding.title[0].lower()}{lesser.finding.title[1:]}."
-    key = ",".join(part for part in (worse.finding.key, lesser.finding.key) if part)
+    also = (*worse.finding.also, *lesser.finding.also)
+    if lesser.finding.rule != worse.finding.rule:
+        also = (*also, (lesser.finding.rule, lesser.finding.code))
+    detail = worse.finding.detail
+    if lesser.finding.title != worse.finding.title:
+        detail += f" Also here: {lesser.finding.title[0].lower()}{lesser.finding.title[1:]}."
     return Placed(
-        replace(
-            worse.finding, detail=detail, key=key if worse.finding.rule == lesser.finding.rule else worse.finding.key
-        ),
+        replace(worse.finding, detail=detail, also=also),
         min(one.start, other.start),
         max(one.end, other.end),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
 from outpost_lsp.review.rules.placed import Placed, merged
+from outpost_lsp.review.rules.python_lost_names import lost_imports, lost_self, misspelt_attributes, misspelt_names
 from outpost_lsp.review.rules.python_module import (
     FunctionNode,
     PythonModule,
@@ -41,13 +42,21 @@ def lost_by_change(before: SourceText, after: SourceText) -> list[RawFinding]:
     old, new = parsed(before), parsed(after)
     if old is None or new is None:
         return []
-    found: list[Placed] = []
+    found: list[Placed] = list(lost_imports(old, new))
+    if old.lines != new.lines:
+        found.extend((*_lost_raise(new, old.tree, new.tree), *_lost_call(new, old.tree, new.tree)))
     known = _functions(old.tree)
     for name, (function, owner) in _functions(new.tree).items():
-        if name in known and not _same_text(old, known[name][0], new, function):
-            pair = _Pair(name, known[name][0], function, owner)
-            for rule in (_lost_return, _lost_await, _lost_raise, _lost_call, _lost_super, _lost_exit, _one_round):
-                found.extend(rule(new, pair))
+        if name not in known or _same_text(old, known[name][0], new, function):
+            continue
+        pair = _Pair(name, known[name][0], function, owner)
+        for rule in (_lost_return, _lost_await, _lost_super, _lost_exit, _one_round):
+            found.extend(rule(new, pair))
+        found.extend(_lost_raise(new, pair.before, function))
+        found.extend(_lost_call(new, pair.before, function))
+        found.extend(misspelt_attributes(old, new, pair.before, function))
+        found.extend(misspelt_names(old, new, pair.before, function))
+        found.extend(lost_self(new, pair.before, function))
     return merged(found)
 
 
@@ -128,7 +137,7 @@ def _plain_calls(function: FunctionNode) -> Iterator[ast.Call]:
         match node:
             case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call):
                 yield call
-            case ast.Return(value=ast.Call() as call) if not isinstance(function, ast.AsyncFunctionDef):
+            case ast.Return(value=ast.Call() as call):
                 yield call
             case ast.Attribute(value=ast.Call() as call) | ast.Subscript(value=ast.Call() as call):
                 yield call
@@ -138,13 +147,13 @@ def _plain_calls(function: FunctionNode) -> Iterator[ast.Call]:
                 pass
 
 
-def _lost_raise(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
+def _lost_raise(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
     raised = {
         ast.unparse(node.exc.func)
-        for node in own_nodes(pair.before)
+        for node in own_nodes(before)
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
     }
-    for node in own_nodes(pair.after):
+    for node in own_nodes(after) if raised else ():
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in raised:
             name = ast.unparse(node.value.func)
             yield module.placed(
@@ -157,17 +166,16 @@ def _lost_raise(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
             )
 
 
-def _lost_call(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
-    called = Counter(
-        ast.unparse(node.func)
-        for node in own_nodes(pair.before)
-        if isinstance(node, ast.Call) and not node.args and not node.keywords
-    )
-    read_before = {ast.unparse(node) for node in _read(pair.before)}
-    still = Counter(ast.unparse(node.func) for node in own_nodes(pair.after) if isinstance(node, ast.Call))
-    for node in _read(pair.after):
-        name = ast.unparse(node)
-        if called[name] and name not in read_before and still[name] < called[name]:
+def _lost_call(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
+    called, still = _empty_calls(before), _empty_calls(after)
+    gone = {name for name, count in called.items() if still[name] < count}
+    if not gone:
+        return
+    read_before = Counter(ast.unparse(node) for node in _read(before))
+    read_after = [(node, ast.unparse(node)) for node in _read(after)]
+    counts = Counter(name for _, name in read_after)
+    for node, name in read_after:
+        if name in gone and counts[name] > read_before[name] and (not read_before[name] or _is_new(node, before)):
             yield module.placed(
                 node,
                 "lost-call",
@@ -178,7 +186,20 @@ def _lost_call(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
             )
 
 
-def _read(function: FunctionNode) -> Iterator[ast.expr]:
+def _empty_calls(function: ast.AST) -> Counter[str]:
+    return Counter(
+        ast.unparse(node.func)
+        for node in own_nodes(function)
+        if isinstance(node, ast.Call) and not node.args and not node.keywords
+    )
+
+
+def _is_new(node: ast.expr, before: ast.AST) -> bool:
+    """Whether the old side reads the same name in no line of the same column."""
+    return all(part.col_offset != node.col_offset or ast.unparse(part) != ast.unparse(node) for part in _read(before))
+
+
+def _read(function: ast.AST) -> Iterator[ast.expr]:
     """Names and attributes that are read, those that are called or looked into left out."""
     nodes = list(own_nodes(function))
     inner = {id(node.func) for node in nodes if isinstance(node, ast.Call)}

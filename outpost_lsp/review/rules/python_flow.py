@@ -184,17 +184,30 @@ def _beyond_the_end(module: PythonModule, node: ast.For) -> Iterator[Placed]:
                 ),
             ],
         ):
-            guarded = any(isinstance(part, ast.If | ast.Try | ast.IfExp | ast.While) for part in own_nodes(node))
-            for part in own_nodes(node):
+            for part in _without_guard(node.body):
                 match part:
                     case ast.Subscript(value=ast.Name(id=found), slice=ast.Name(id=used), ctx=ast.Load()):
-                        if found == name and used == index and not guarded:
+                        if found == name and used == index:
                             yield module.placed(
                                 part, "index-beyond-end", "error",
                                 f"IndexError in the last round: the range goes one beyond the end of `{name}`",
                                 "range() stops before its end, so the length itself is the right end.", key=name,
                             )  # fmt: skip
                             return
+
+
+def _without_guard(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """What runs in every round before a condition could keep it from running."""
+    for statement in body:
+        match statement:
+            case ast.If(test=test) | ast.While(test=test):
+                first = test.values[0] if isinstance(test, ast.BoolOp) else test
+                yield from ast.walk(first)
+                return
+            case ast.Try() | ast.TryStar() | ast.Match() | ast.With():
+                return
+            case _:
+                yield from (part for part in ast.walk(statement) if not isinstance(statement, ast.For))
 
 
 def _promised_value(module: PythonModule, node: FunctionNode) -> Iterator[Placed]:

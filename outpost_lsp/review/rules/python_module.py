@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,6 +20,12 @@ from outpost_lsp.review.rules.table import CONFIDENCE
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_LINES: Final = 20_000
+_BINDING: Final = frozenset(
+    (
+        ast.FunctionDef, ast.AsyncFunctionDef, ast.alias, ast.ExceptHandler, ast.MatchAs, ast.MatchStar,
+        ast.MatchMapping, ast.Global, ast.Nonlocal,
+    )
+)  # fmt: skip
 _BY_NAME_CALLS: Final = frozenset(("setattr", "vars", "globals", "exec", "locals"))
 _BY_NAME_ATTRIBUTES: Final = frozenset(("__dict__", "__setattr__", "__getattr__", "__getattribute__"))
 
@@ -101,7 +107,7 @@ def parsed(source: SourceText) -> PythonModule | None:
             tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = PythonModule(source, source.text.split("\n"), tree, list(ast.walk(tree)), Counter())
+    module = PythonModule(source, source.text.split("\n"), tree, list(all_nodes(tree)), Counter())
     for node in module.nodes:
         _note(module, node)
     for statement in tree.body:
@@ -114,6 +120,7 @@ def parsed(source: SourceText) -> PythonModule | None:
 
 def _note(module: PythonModule, node: ast.AST) -> None:
     bindings = module.bindings
+    kind = type(node)
     if isinstance(node, ast.Name):
         if not isinstance(node.ctx, ast.Load):
             bindings[node.id] += 1
@@ -131,7 +138,7 @@ def _note(module: PythonModule, node: ast.AST) -> None:
         bindings[node.name] += 1
         module.base_names.update(base.id for base in node.bases if isinstance(base, ast.Name))
         module.base_names.update(base.attr for base in node.bases if isinstance(base, ast.Attribute))
-    else:
+    elif kind in _BINDING:
         bindings.update(_bound(node))
 
 
@@ -153,20 +160,59 @@ def _bound(node: ast.AST) -> Sequence[str]:
 
 def _methods(node: ast.ClassDef) -> dict[str, list[FunctionNode]]:
     found: dict[str, list[FunctionNode]] = {}
-    for statement in ast.walk(node):
+    pending: list[ast.stmt] = list(node.body)
+    while pending:
+        statement = pending.pop()
         if isinstance(statement, FunctionNode):
             found.setdefault(statement.name, []).append(statement)
+        elif not isinstance(statement, ast.ClassDef):
+            for block in ("body", "orelse", "finalbody"):
+                pending.extend(getattr(statement, block, ()))
     return found
 
 
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function or loop body, without those of functions and classes inside it."""
-    pending: list[ast.AST] = list(ast.iter_child_nodes(function))
-    while pending:
-        node = pending.pop()
+def _child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    # What holds no nodes of interest is known by name: words, numbers, operators, contexts.
+    return tuple(name for name in kind._fields if name not in _LEAVES)
+
+
+_LEAVES: Final = frozenset(
+    (
+        "id", "attr", "ctx", "op", "ops", "arg", "s", "n", "kind", "level", "module", "name", "asname", "conversion",
+        "type_comment", "type_ignores", "is_async", "simple", "lineno", "rest",
+    )
+)  # fmt: skip
+_FIELDS: Final[Mapping[type[ast.AST], tuple[str, ...]]] = {
+    kind: _child_fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def all_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but operators and contexts, parents before children."""
+    pending = [tree]
+    for node in pending:
         yield node
-        if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
-            pending.extend(ast.iter_child_nodes(node))
+        _add_children(node, pending)
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or loop, without those inside functions and classes in it."""
+    pending: list[ast.AST] = []
+    _add_children(function, pending)
+    for node in pending:
+        yield node
+        if not isinstance(node, _SCOPES):
+            _add_children(node, pending)
+
+
+def _add_children(node: ast.AST, pending: list[ast.AST]) -> None:
+    for name in _FIELDS[type(node)]:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            pending.extend([item for item in value if isinstance(item, ast.AST)])
+        elif isinstance(value, ast.AST):
+            pending.append(value)
 
 
 def is_generator(function: ast.AST) -> bool:

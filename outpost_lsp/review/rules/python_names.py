@@ -6,6 +6,7 @@ import ast
 import difflib
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -42,6 +43,11 @@ def name_faults(module: PythonModule) -> Iterator[Placed]:
         match node:
             case ast.Expr(value=ast.Call() as call):
                 yield from _thrown_away(module, call)
+            case ast.Assign(targets=[ast.Attribute() as target], value=ast.Attribute() as value):
+                if ast.unparse(target) == ast.unparse(value):
+                    yield _kept(module, node, ast.unparse(target))
+            case ast.ClassDef():
+                yield from _repeated_methods(module, node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
                 yield from _none_of_a_change(module, node, name, call)
             case ast.Return(value=ast.Call() as call):
@@ -54,11 +60,17 @@ def name_faults(module: PythonModule) -> Iterator[Placed]:
 
 def _library_names(module: PythonModule) -> Iterator[Placed]:
     imported: dict[str, str] = {}
+    by_import = Counter(
+        (alias.asname or alias.name).split(".")[0]
+        for node in module.nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    )
     for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 bound = alias.asname or alias.name
-                if alias.name in _LIBRARY and module.bindings[bound.split(".")[0]] == 1:
+                if alias.name in _LIBRARY and module.bindings[bound.split(".")[0]] == by_import[bound.split(".")[0]]:
                     imported[bound] = alias.name
         elif isinstance(node, ast.ImportFrom) and node.module in _LIBRARY and not node.level:
             for alias in node.names:
@@ -149,9 +161,41 @@ def _thrown_away(module: PythonModule, call: ast.Call) -> Iterator[Placed]:
         )
 
 
+def _kept(module: PythonModule, node: ast.AST, name: str) -> Placed:
+    return module.placed(
+        node,
+        "self-assigning-attribute",
+        "error",
+        f"The assignment has no effect: `{name}` is assigned to itself",
+        "The right side was probably meant to be another value.",
+        key=name,
+        only_new=True,
+    )
+
+
+def _repeated_methods(module: PythonModule, node: ast.ClassDef) -> Iterator[Placed]:
+    seen: dict[str, FunctionNode] = {}
+    for statement in node.body:
+        if not isinstance(statement, FunctionNode):
+            continue
+        if statement.name in seen and not statement.decorator_list and not seen[statement.name].decorator_list:
+            yield module.placed(
+                statement,
+                "repeated-method",
+                "error",
+                f"The earlier `{statement.name}` is never used: this method replaces it",
+                f"`{node.name}` defines it twice.",
+                key=f"{node.name}.{statement.name}",
+            )
+        seen[statement.name] = statement
+
+
 def _none_of_a_change(module: PythonModule, node: ast.AST, name: str, call: ast.Call) -> Iterator[Placed]:
     match call.func:
         case ast.Attribute(value=ast.Name(id=owner), attr=method) if method in _IN_PLACE:
+            if owner == name and method == "sort" and not call.args:
+                yield _none(module, node, f"{owner}.{method}")
+                return
             is_list = any(
                 isinstance(part, ast.Assign)
                 and any(isinstance(target, ast.Name) and target.id == owner for target in part.targets)

@@ -197,6 +197,7 @@ def _unparsable(message: str, line: int, quote: str) -> RawFinding:
         quote=quote,
         confidence=CONFIDENCE["error"],
         whole_file=True,
+        hides_others=True,
     )
 
 
