@@ -109,7 +109,8 @@ class HttpDoor:
             self._making = asyncio.ensure_future(asyncio.to_thread(_make_client, self._endpoint))
         try:
             client = await asyncio.shield(self._making)
-        except OutpostError:
+        except Exception:
+            # The next request tries anew: a file may be there by then.
             self._making = None
             raise
         self._client = client

@@ -44,6 +44,13 @@ class TestChatAccents:
         parts = [{"index": 0, "function": {"name": "f", "arguments": text}} for text in ('{"x":1}', '{"x":2}')]
         assert self.calls(*parts) == [("f", {"x": 1}), ("f", {"x": 2})]
 
+    def test_a_new_id_under_a_used_index_is_another_call_of_the_same_tool(self) -> None:
+        parts = [
+            {"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}},
+            {"index": 0, "id": "b", "function": {"name": "f", "arguments": '{"x":2}'}},
+        ]
+        assert self.calls(*parts) == [("f", {}), ("f", {"x": 2})]
+
     def test_calls_without_index_begin_with_an_id_or_a_name(self) -> None:
         parts = [
             {"id": "a", "function": {"name": "f", "arguments": "{"}},
