@@ -1,4 +1,4 @@
-"""The commands `run` and `continue`: an agent's work from a terminal, its answer on standard output."""
+"""The commands `run`, `continue` and `replay`: an agent's work from a terminal, its answer on standard output."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 
+from outpost_lsp.cli.changes import apply_run
 from outpost_lsp.cli.review import ended_status
+from outpost_lsp.cli.runs import found_run
 from outpost_lsp.cli.session import followed, opened, read_brief, run_async
+from outpost_lsp.cli.status import DONE
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.protocol.uris import uri_of
@@ -40,15 +43,30 @@ def go_on(options: argparse.Namespace) -> int:
     )
 
 
+def replay(options: argparse.Namespace) -> int:
+    """Go through a run again from its journal; the exit status."""
+
+    def start(outpost: Outpost, workspace: Workspace) -> Awaitable[RunHandle]:
+        return outpost.replay(workspace, found_run(workspace, options.run).id)
+
+    return run_async(lambda: _carried(options, start))
+
+
 async def _carried(options: argparse.Namespace, start: Start) -> int:
     async with opened(options) as (outpost, workspace):
         handle = await followed(outpost, lambda: start(outpost, workspace), quiet=options.quiet)
         run = handle.run
         status = ended_status(run)
+        if status == DONE and getattr(options, "apply", False) and run.disposition == "pending":
+            status = await apply_run(workspace, run, paths=None, told_to=sys.stderr if options.json else sys.stdout)
+            run = handle.run
         if options.json:
             print(json.dumps(run_json(run, uri_of), ensure_ascii=False, indent=2))
         elif run.text:
             print(visible(run.text))
         if run.disposition == "pending" and run.changes is not None:
-            print(f"outpost-lsp: it changed {run.changes.files} files in its worktree (run {run.id})", file=sys.stderr)
+            print(
+                f"outpost-lsp: changes in {run.changes.files} files wait: outpost-lsp diff {run.id}, then apply or discard",
+                file=sys.stderr,
+            )
         return status

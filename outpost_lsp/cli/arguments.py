@@ -148,6 +148,7 @@ def _add_agent_commands(commands: Any) -> None:
     run = _command(commands, "run", "give a configured agent a brief", options=every)
     run.add_argument("agent", metavar="AGENT", help="the agent's name in the configuration")
     run.add_argument("brief", metavar="BRIEF", help="what it has to do; - reads it from standard input")
+    run.add_argument("--apply", action="store_true", help="apply the changes it made when it succeeded")
     run.add_argument("--json", action="store_true", help="print the run as JSON")
     go_on = _command(commands, "continue", "go on with a conversation", options=every)
     go_on.add_argument("conversation", metavar="CONVERSATION", help="its id, as runs show it")
@@ -170,6 +171,21 @@ def _add_run_commands(commands: Any) -> None:
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the timeline as JSON")
     form.add_argument("--html", metavar="FILE", help="write it as one page")
+
+    diff = _command(commands, "diff", "print what a run changed as a patch", options=here)
+    diff.add_argument("run", metavar="RUN")
+    apply = _command(commands, "apply", "bring a run's changes into your files", options=here)
+    apply.add_argument("run", metavar="RUN")
+    apply.add_argument("paths", metavar="PATH", nargs="*", help="only these files, named as `diff` prints them")
+    discard = _command(commands, "discard", "drop a run's changes", options=here)
+    discard.add_argument("run", metavar="RUN")
+    reopen = _command(commands, "reopen", "make dropped or applied changes pending again", options=here)
+    reopen.add_argument("run", metavar="RUN")
+    replay = _command(
+        commands, "replay", "go through a run again from its journal; no service is asked", options=(*here, "quiet")
+    )
+    replay.add_argument("run", metavar="RUN")
+    replay.add_argument("--json", action="store_true", help="print the run as JSON")
 
 
 def _add_settings_commands(commands: Any) -> None:

@@ -7,25 +7,32 @@ Every kind of run that has an agent goes through here.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from outpost_lsp.config.build import AgentRun
 from outpost_lsp.dispatches.dispatch import dispatch
 from outpost_lsp.dispatches.observe import ObservationHub
-from outpost_lsp.dispatches.options import Continuation, Journal
+from outpost_lsp.dispatches.options import AnyAgent, Continuation, Journal
+from outpost_lsp.dispatches.recording import ReplayAgent
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import Keep, OpenedSandbox, WorktreeSandboxProvider
-from outpost_lsp.domain.run import ChangeCount
-from outpost_lsp.errors import recovery_details
+from outpost_lsp.domain.finding import Finding
+from outpost_lsp.domain.price import ModelPriceTable
+from outpost_lsp.errors import OutpostError, recovery_details
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import Steering
+from outpost_lsp.harness.watchdog import Watchdog
 from outpost_lsp.service.ceilings import Allowance, run_budget
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.observing import RunObserver
+from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.service.signals import Question
 from outpost_lsp.worktrees.changes import ChangeSet
 from outpost_lsp.worktrees.snapshot import Snapshot
@@ -36,17 +43,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_KEEPING_S = 10.0
+
 
 @dataclass(slots=True, kw_only=True)
 class Assignment:
     """What an agent is asked to do in a run."""
 
-    agent: AgentRun
+    agent: AgentRun | Carried
     brief: str
     snapshot: Snapshot | None = None
     unsaved: Mapping[str, str] = field(default_factory=dict)
     continuation: Continuation | None = None
     keep: Keep | None = None
+    is_replay: bool = False
+    """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An agent with what its dispatch is given besides: a configured one, or a recording."""
+
+    agent: AnyAgent
+    prices: ModelPriceTable | None = None
+    watchdog: Watchdog | None = None
+    redact: tuple[re.Pattern[str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def replayed(agent: ReplayAgent) -> Carried:
+    """A recording, ready to be carried."""
+    return Carried(agent)
 
 
 async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assignment: Assignment) -> DispatchResult:
@@ -54,9 +81,11 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     settings = workspace.settings
     agent = assignment.agent
     handle.note(*agent.notes)
-    observer = RunObserver(handle, outpost.tell, workspace.board.publish, agent.prices)
+    publish = _keep_quiet if assignment.is_replay else workspace.board.publish
+    observer = RunObserver(handle, outpost.tell, publish, agent.prices)
     sandboxes = _Watched(_provider(outpost, workspace, assignment), handle, workspace)
-    handle.steering = Steering()
+    steering = None if assignment.is_replay else Steering()
+    handle.steering = steering
     try:
         result = await dispatch(
             workspace.repository.top,
@@ -64,14 +93,15 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
             assignment.brief,
             sandbox_provider=sandboxes,
             observation=ObservationHub([observer], verbose=settings.runs.verbose),
-            steering=handle.steering,
+            steering=steering,
             continuation=assignment.continuation,
             watchdog=agent.watchdog,
             prices=agent.prices,
             budget=run_budget(
                 Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
             ),
-            journal=Journal(
+            journal=not assignment.is_replay
+            and Journal(
                 path=workspace.journal_path(handle.run.id),
                 verbose=settings.runs.verbose,
                 replayable=settings.runs.replayable,
@@ -86,8 +116,9 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
         handle.record(**_left(error, handle, observer), **_changes(sandboxes.changes))
         raise
     finally:
-        handle.steering.close()
         handle.steering = None
+        if steering is not None:
+            steering.close()
     handle.record(
         text=result.text,
         usage=result.usage,
@@ -98,6 +129,10 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
         **_changes(result.changes),
     )
     return result
+
+
+def _keep_quiet(_finding: Finding) -> None:
+    """A replay shows nothing anew."""
 
 
 class _Watched:
@@ -125,7 +160,19 @@ class _Watched:
             try:
                 yield sandbox
             finally:
-                self.changes = sandbox.changes
+                await self._keep(sandbox, run_id)
+
+    async def _keep(self, sandbox: OpenedSandbox, run_id: str) -> None:
+        """What the agent changed outlives the worktree, however the run ended."""
+        if sandbox.worktree is None or sandbox.changes is None or sandbox.changes.is_empty:
+            return
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_KEEPING_S):
+            worktree = sandbox.worktree
+            try:
+                sandbox.changes = await keep_result(self._workspace, run_id, worktree.repository, worktree.commit)
+            except (OutpostError, OSError) as error:
+                self._handle.note(f"what the agent changed could not be saved outside its worktree: {error}")
+            self.changes = sandbox.changes
 
 
 def _provider(outpost: Outpost, workspace: Workspace, assignment: Assignment) -> WorktreeSandboxProvider:
@@ -175,12 +222,7 @@ def _left(error: BaseException, handle: RunHandle, observer: RunObserver) -> dic
 def _changes(changes: ChangeSet | None) -> dict[str, Any]:
     if changes is None or changes.is_empty:
         return {}
-    count = ChangeCount(
-        files=len(changes.files),
-        insertions=sum(file.insertions for file in changes.files),
-        deletions=sum(file.deletions for file in changes.files),
-    )
-    return {"changes": count, "disposition": "pending"}
+    return {"changes": change_count(changes), "disposition": "pending"}
 
 
 def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from anyio import to_thread
+
 from outpost_lsp.config.build import check_agent
 from outpost_lsp.dispatches.options import Continuation
+from outpost_lsp.dispatches.recording import ReplayAgent
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Finding, Span
 from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import configuration
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
-from outpost_lsp.service.carrying import Assignment, carry
+from outpost_lsp.service.carrying import Assignment, carry, replayed
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.timeline import timeline
 from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.tools.findings import FindingScope
+from outpost_lsp.worktrees.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from outpost_lsp.service.outpost import Outpost
@@ -120,6 +125,46 @@ async def plan_fix(
         brief=brief,
         unsaved=unsaved,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedReplay:
+    """A recorded run that is ready to be gone through again."""
+
+    outpost: Outpost
+    workspace: Workspace
+    run: Run
+    agent: ReplayAgent
+    brief: str
+
+    @property
+    def title(self) -> str:
+        """The replay in one line."""
+        return one_line(f"Replay: {self.run.title}", _TITLE_LENGTH)
+
+    async def perform(self, handle: RunHandle) -> None:
+        """The run's job: no service is asked, and what the run found stays as it is."""
+        async with self.outpost.place(self.workspace, handle):
+            recorded = self.workspace.runs.details(self.run.id).get("snapshot")
+            snapshot = await take_snapshot(self.workspace.repository, view=recorded or "head")
+            assignment = Assignment(agent=replayed(self.agent), brief=self.brief, snapshot=snapshot, is_replay=True)
+            result = await carry(self.outpost, self.workspace, handle, assignment)
+            handle.finish("succeeded", text=result.text, models=self.run.models)
+
+
+async def plan_replay(outpost: Outpost, workspace: Workspace, run_id: str) -> PlannedReplay:
+    """A run as its journal tells it. `configuration` when there is no such run, or it left no turn to replay."""
+    await workspace.ready()
+    run = workspace.runs.load(run_id)
+    if run is None:
+        raise configuration(f"runId: there is no run {run_id!r}", field="runId")
+    path = workspace.journal_path(run_id)
+    if not await to_thread.run_sync(path.exists):
+        raise configuration(f"runId: run {run_id} has no journal any more", field="runId")
+    records = await to_thread.run_sync(lambda: list(read_journal(path)))
+    agent = ReplayAgent(records)
+    brief = next(str(record.event.get("text", "")) for record in records if record.kind == "prompt")
+    return PlannedReplay(outpost=outpost, workspace=workspace, run=run, agent=agent, brief=brief)
 
 
 def fix_brief(finding: Finding, text: str | None) -> str:

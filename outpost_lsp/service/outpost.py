@@ -22,7 +22,7 @@ from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.steering import ANYONE, Delivery, Target
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
-from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix
+from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.live import Job, LiveRuns
 from outpost_lsp.service.reviews import plan_review
@@ -222,6 +222,13 @@ class Outpost:
                 raise fault
             handle.update(status="preparing")
             yield
+
+    async def replay(self, workspace: Workspace, run_id: str) -> RunHandle:
+        """Go through a recorded run again; neither a model nor a router is asked."""
+        planned = await plan_replay(self, workspace, run_id)
+        return self.start(
+            workspace, "replay", planned.run.agent, planned.title, planned.perform, scope=planned.run.scope
+        )
 
     def start(self, workspace: Workspace, kind: RunKind, agent: str, title: str, job: Job, **known: Any) -> RunHandle:
         """Record a run and begin its job in a task of its own."""

@@ -20,16 +20,18 @@ from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.sources import ClientSettings, LoadedSettings, load_settings
 from outpost_lsp.config.trust import TrustStore, decide_trust
 from outpost_lsp.domain.finding import Finding, FindingStatus
+from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.board import FindingBoard
-from outpost_lsp.service.signals import FindingsChanged, Notice
+from outpost_lsp.service.results import change_count, keep_result
+from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import RepositoryLayout
 from outpost_lsp.storage.runs import RunStore
 from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository, find_repository
-from outpost_lsp.worktrees.worktree import reap
+from outpost_lsp.worktrees.worktree import Leftover, reap
 
 if TYPE_CHECKING:
     from outpost_lsp.service.outpost import Outpost
@@ -208,8 +210,20 @@ class Workspace:
         try:
             for leftover in await reap(repository, self.layout.worktrees):
                 logger.info("worktree %s was %s: %s", leftover.directory, leftover.state, leftover.reason or "empty")
+                if leftover.state == "kept":
+                    await self._keep_interrupted(repository, leftover)
         except (OutpostError, OSError) as error:
             logger.warning("worktrees of dead processes could not be cleared: %s", error)
+
+    async def _keep_interrupted(self, repository: Repository, leftover: Leftover) -> None:
+        """Freeze what a run had changed when its process died, so that it can be applied or discarded (U-14)."""
+        run = self.runs.load(leftover.run_id)
+        if run is None or run.changes is not None or not run.is_finished:
+            return
+        view = repository.linked(leftover.directory)
+        changes = await keep_result(self, run.id, view, leftover.base)
+        if not changes.is_empty:
+            self.change_run(run.id, changes=change_count(changes), disposition="pending")
 
     def _follow_dismissals(self) -> None:
         shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None
@@ -228,6 +242,15 @@ class Workspace:
             self.board.flush()
         for services in (*self._retired, self._services):
             await services.aclose()
+
+    def change_run(self, run_id: str, **changes: Any) -> Run:
+        """Change the record of a run that has ended, and tell about it."""
+        handle = self._outpost.handle(run_id)
+        if handle is not None:
+            return handle.update(**changes)
+        run = self.runs.update(run_id, lambda run: run.model_copy(update=changes))
+        self._outpost.tell(RunChanged(run))
+        return run
 
     def journal_path(self, run_id: str) -> Path:
         """Where the journal of a run is."""

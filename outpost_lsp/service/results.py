@@ -1,0 +1,194 @@
+"""What runs changed: frozen when they end, shown, applied, dropped and brought back.
+
+The frozen result is a commit on the run's snapshot, kept by the worktree while that stands and by a bundle in the state
+folder for as long as runs are kept. Nothing here writes to the user's files: applying hands operations to whoever can
+(an editor, or the disk), after every file was compared with what the user has now (SEC-23, SEC-24).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from anyio import to_thread
+
+from outpost_lsp.domain.landing import ApplyConflict, FileOperation
+from outpost_lsp.domain.run import ChangeCount, Disposition, Run
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.worktrees.apply import ReadPresent, choose, plan
+from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
+from outpost_lsp.worktrees.changes import ChangeSet, changed_files, freeze, patch
+from outpost_lsp.worktrees.contents import FileVersions, versions_of
+from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
+from outpost_lsp.worktrees.worktree import remove_worktree
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_PATCH: Final = 256 * 1024 * 1024
+
+Land = Callable[[Sequence[FileOperation]], Awaitable[bool]]
+"""Carries operations out, all or none; `False` when an editor declined."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff:
+    """What a run changed, file by file, and as one patch."""
+
+    files: tuple[FileVersions, ...]
+    patch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOutcome:
+    """What became of an apply. With a conflict nothing was changed."""
+
+    applied: bool
+    files: tuple[str, ...] = ()
+    conflicts: tuple[ApplyConflict, ...] = ()
+    needs_own_accept: tuple[str, ...] = ()
+
+
+async def keep_result(workspace: Workspace, run_id: str, worktree: Repository, snapshot: str) -> ChangeSet:
+    """Freeze what a worktree holds, save it outside the repository, and remember where it is."""
+    changes = await freeze(worktree, snapshot)
+    if not changes.is_empty:
+        await save_bundle(worktree, changes, _bundle(workspace, run_id))
+        known = workspace.runs.details(run_id)
+        workspace.runs.save_details(run_id, known | {"snapshot": snapshot, "result": changes.commit})
+    return changes
+
+
+def change_count(changes: ChangeSet) -> ChangeCount:
+    """How much a run changed."""
+    return ChangeCount(
+        files=len(changes.files),
+        insertions=sum(file.insertions for file in changes.files),
+        deletions=sum(file.deletions for file in changes.files),
+    )
+
+
+async def diff(workspace: Workspace, run: Run) -> RunDiff:
+    """What a run changed; empty when it changed nothing."""
+    changes = await _result(workspace, run)
+    if changes is None:
+        return RunDiff((), b"")
+    repository = workspace.repository
+    return RunDiff(
+        await versions_of(repository, changes),
+        await patch(repository, changes.base, changes.commit, max_output=_LARGEST_PATCH),
+    )
+
+
+async def apply(
+    workspace: Workspace,
+    run: Run,
+    *,
+    present: ReadPresent,
+    land: Land,
+    paths: Collection[str] | None = None,
+    hunks: Collection[str] | None = None,
+) -> ApplyOutcome:
+    """Bring a run's changes, or those of them that are named, into the user's files.
+
+    `present` says what stands at a path now (an open buffer before the disk). The run stays `pending` while anything of
+    it is neither applied nor discarded.
+    """
+    changes = await _result(workspace, run)
+    if changes is None or run.disposition not in ("pending", "applied"):
+        raise configuration(f"run {run.id} has no changes to apply ({run.disposition})", runId=run.id)
+    repository = workspace.repository
+    versions = await versions_of(repository, changes)
+    chosen = choose(versions, paths=paths, hunks=hunks)
+    landing = await plan(repository, chosen.versions, present)
+    if landing.conflicts:
+        return ApplyOutcome(False, conflicts=landing.conflicts, needs_own_accept=chosen.needs_own_accept)
+    if landing.operations and not await land(landing.operations):
+        return ApplyOutcome(False, needs_own_accept=chosen.needs_own_accept)
+    applied = [each.file.path for each in chosen.versions]
+    _remember_applied(workspace, run.id, chosen.versions, hunks)
+    if _is_settled(workspace, run.id, versions):
+        await _settle(workspace, run.id, "applied")
+    files = tuple(sorted({*(operation.path for operation in landing.operations), *landing.already} & set(applied)))
+    return ApplyOutcome(bool(applied), files, needs_own_accept=chosen.needs_own_accept)
+
+
+async def discard(workspace: Workspace, run: Run) -> bool:
+    """Drop a run's changes; `False` when there was nothing left to drop."""
+    if run.disposition != "pending":
+        return False
+    await _settle(workspace, run.id, "discarded")
+    return True
+
+
+async def reopen(workspace: Workspace, run: Run) -> Run:
+    """Make dropped or applied changes pending again, as long as they are kept."""
+    if run.disposition not in ("discarded", "applied"):
+        raise configuration(f"run {run.id} has nothing to reopen: its changes are {run.disposition}", runId=run.id)
+    if await _result(workspace, run) is None:
+        raise configuration(f"the changes of run {run.id} are not kept any more", runId=run.id)
+    details = workspace.runs.details(run.id)
+    details.pop("applied", None)
+    workspace.runs.save_details(run.id, details)
+    return workspace.change_run(run.id, disposition="pending")
+
+
+async def _result(workspace: Workspace, run: Run) -> ChangeSet | None:
+    """The frozen result; `None` when the run changed nothing or it is not kept any more."""
+    details = workspace.runs.details(run.id)
+    snapshot, result = details.get("snapshot"), details.get("result")
+    if not isinstance(snapshot, str) or not isinstance(result, str):
+        return None
+    repository = workspace.repository
+    if not await _has_commit(repository, result):
+        bundle = _bundle(workspace, run.id)
+        if not await to_thread.run_sync(bundle.exists):
+            return None
+        await load_bundle(repository, bundle)
+    tree = await run_git(repository, ["rev-parse", "--verify", f"{result}^{{tree}}"], check=True)
+    files = await changed_files(repository, snapshot, result)
+    return ChangeSet(snapshot, tree.stdout.decode("ascii").strip(), result, files)
+
+
+async def _has_commit(repository: Repository, commit: str) -> bool:
+    return (await run_git(repository, ["cat-file", "-e", f"{commit}^{{commit}}"])).status == 0
+
+
+def _remember_applied(
+    workspace: Workspace, run_id: str, versions: Sequence[FileVersions], hunks: Collection[str] | None
+) -> None:
+    details = workspace.runs.details(run_id)
+    known: dict[str, Any] = dict(details.get("applied") or {})
+    for each in versions:
+        ids = [hunk.id for hunk in each.hunks if hunks is None or hunk.id in hunks]
+        known[each.file.path] = sorted({*known.get(each.file.path, ()), *ids})
+    workspace.runs.save_details(run_id, details | {"applied": known})
+
+
+def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersions]) -> bool:
+    known = workspace.runs.details(run_id).get("applied") or {}
+    return all(
+        each.file.path in known and {hunk.id for hunk in each.hunks} <= set(known[each.file.path]) for each in versions
+    )
+
+
+async def _settle(workspace: Workspace, run_id: str, disposition: Disposition) -> None:
+    """Record what became of the changes, then let go of the worktree; the bundle stays, so that it can be reopened."""
+    workspace.change_run(run_id, disposition=disposition)
+    folder = workspace.layout.worktrees / run_id
+    try:
+        for entry in await to_thread.run_sync(administrative_directories, workspace.repository.common_dir):
+            if await to_thread.run_sync(registered_directory, entry) == await to_thread.run_sync(folder.resolve):
+                await remove_worktree(workspace.repository, folder.resolve())
+    except OutpostError as error:
+        logger.warning("the worktree of run %s could not be removed: %s", run_id, error)
+
+
+def _bundle(workspace: Workspace, run_id: str) -> Path:
+    return workspace.layout.bundles / f"{run_id}.bundle"

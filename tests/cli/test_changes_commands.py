@@ -1,0 +1,187 @@
+"""What an agent changed: shown, applied, dropped, brought back, replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cli.conftest import Program
+from tests.support.model_answers import Answer
+from tests.support.model_server import ModelServer
+from tests.support.repositories import RealRepository
+
+NEW_TEXT = "shop\nchanged by an agent\n"
+
+
+def changed(program: Program, project: RealRepository, *options: str, **files: str) -> Any:
+    """A run whose agent wrote these files (path to content, `__` for a slash); its record."""
+    wanted = files or {"README.md": NEW_TEXT}
+    calls = [
+        {"name": "write_file", "input": {"path": path.replace("__", "/"), "content": content}}
+        for path, content in wanted.items()
+    ]
+    with ModelServer([Answer(calls=calls), "Done."]) as server:
+        program.use_model(server.base_url)
+        ended = program("run", "fixer", "change it", "--json", *options, cwd=project.path)
+        assert not server.unanswered
+    return ended.json
+
+
+def disposition(program: Program, project: RealRepository, run: Any) -> str:
+    [found] = [one for one in program("runs", "--json", cwd=project.path).json if one["id"] == run["id"]]
+    return str(found["disposition"])
+
+
+def test_nothing_of_a_run_shows_in_the_users_repository_before_it_is_applied(
+    program: Program, project: RealRepository
+) -> None:
+    before = project.state()
+    run = changed(program, project)
+    assert (run["disposition"], run["changes"]) == ("pending", {"files": 1, "insertions": 1, "deletions": 0})
+    assert project.state() == before
+
+
+def test_the_diff_is_a_patch_that_git_can_apply(program: Program, project: RealRepository) -> None:
+    run = changed(program, project)
+    patch = program("diff", run["id"], cwd=project.path)
+    assert patch.status == 0
+    project.git("apply", "--check", "-", stdin=patch.out.encode())
+    assert "+changed by an agent" in patch.out
+
+
+def test_applying_writes_the_files_and_ends_the_worktree(program: Program, project: RealRepository) -> None:
+    run = changed(program, project)
+    ended = program("apply", run["id"], cwd=project.path)
+    assert (ended.status, ended.out) == (0, "applied README.md\n")
+    assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
+    assert disposition(program, project, run) == "applied"
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_run_with_apply_applies_at_once(program: Program, project: RealRepository) -> None:
+    run = changed(program, project, "--apply")
+    assert run["disposition"] == "applied"
+    assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
+
+
+def test_edits_made_meanwhile_are_kept_when_they_fit(program: Program, project: RealRepository) -> None:
+    project.write("long.txt", "".join(f"line {number}\n" for number in range(40)))
+    text = (project.path / "long.txt").read_text("utf-8")
+    run = changed(program, project, **{"long.txt": text.replace("line 35\n", "line thirty-five\n")})
+    project.write("long.txt", text.replace("line 2\n", "line two\n"))
+    assert program("apply", run["id"], cwd=project.path).status == 0
+    merged = (project.path / "long.txt").read_text("utf-8")
+    assert "line two\n" in merged
+    assert "line thirty-five\n" in merged
+
+
+def test_SEC_23_a_conflict_in_one_file_leaves_all_as_they_are(program: Program, project: RealRepository) -> None:
+    run = changed(program, project, **{"README.md": NEW_TEXT, "other.txt": "new\n"})
+    project.write("README.md", "something else\n")
+    ended = program("apply", run["id"], cwd=project.path)
+    assert ended.status == 3
+    assert "README.md" in ended.err
+    assert (project.path / "README.md").read_text("utf-8") == "something else\n"
+    assert not (project.path / "other.txt").exists()
+    assert disposition(program, project, run) == "pending"
+
+
+def test_single_files_can_be_applied_and_the_run_stays_pending_until_all_are(
+    program: Program, project: RealRepository
+) -> None:
+    run = changed(program, project, **{"README.md": NEW_TEXT, "other.txt": "new\n"})
+    assert program("apply", run["id"], "other.txt", cwd=project.path).out == "applied other.txt\n"
+    assert disposition(program, project, run) == "pending"
+    assert program("apply", run["id"], "nothing.txt", cwd=project.path).status == 2
+    assert program("apply", run["id"], cwd=project.path).status == 0
+    assert disposition(program, project, run) == "applied"
+
+
+def test_SEC_09_files_that_make_programs_act_wait_until_they_are_named(
+    program: Program, project: RealRepository
+) -> None:
+    run = changed(program, project, **{"README.md": NEW_TEXT, ".vscode__tasks.json": "{}\n"})
+    ended = program("apply", run["id"], cwd=project.path)
+    assert ended.status == 0
+    assert ".vscode/tasks.json" in ended.err
+    assert not (project.path / ".vscode").exists()
+    assert disposition(program, project, run) == "pending"
+    assert program("apply", run["id"], ".vscode/tasks.json", cwd=project.path).status == 0
+    assert (project.path / ".vscode" / "tasks.json").exists()
+    assert disposition(program, project, run) == "applied"
+
+
+def test_discarded_changes_can_be_reopened_although_the_worktree_and_its_objects_are_gone(
+    program: Program, project: RealRepository
+) -> None:
+    run = changed(program, project)
+    assert program("discard", run["id"], cwd=project.path).status == 0
+    assert disposition(program, project, run) == "discarded"
+    assert len(project.git("worktree", "list").splitlines()) == 1
+    project.git("gc", "--quiet", "--prune=now")
+    assert "no changes to discard" in program("discard", run["id"], cwd=project.path).out
+    assert program("reopen", run["id"], cwd=project.path).status == 0
+    assert disposition(program, project, run) == "pending"
+    assert program("apply", run["id"], cwd=project.path).status == 0
+    assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
+
+
+def test_a_run_without_changes_has_nothing_to_apply_or_reopen(program: Program, project: RealRepository) -> None:
+    program("review", cwd=project.path)
+    [run] = program("runs", "--json", cwd=project.path).json
+    assert program("diff", run["id"], cwd=project.path).out == ""
+    assert program("apply", run["id"], cwd=project.path).status == 2
+    assert program("reopen", run["id"], cwd=project.path).status == 2
+    assert program("diff", "nothing", cwd=project.path).status == 2
+
+
+def test_SEC_24_what_is_applied_is_what_was_shown_whatever_happened_to_the_worktree_since(
+    program: Program, project: RealRepository
+) -> None:
+    run = changed(program, project)
+    [worktree] = [
+        line.split()[0] for line in project.git("worktree", "list").splitlines() if str(project.path) != line.split()[0]
+    ]
+    with open(f"{worktree}/README.md", "w", encoding="utf-8") as file:
+        file.write("changed later\n")
+    assert "changed later" not in program("diff", run["id"], cwd=project.path).out
+    program("apply", run["id"], cwd=project.path)
+    assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
+
+
+def test_RPL_01_a_replay_asks_no_service_and_reports_what_was_recorded(
+    program: Program, project: RealRepository
+) -> None:
+    run = changed(program, project)
+    with ModelServer(["never"]) as server:
+        program.use_model(server.base_url)
+        ended = program("replay", run["id"], "--json", cwd=project.path)
+        assert server.requests == []
+    assert ended.status == 0
+    assert (ended.json["kind"], ended.json["text"]) == ("replay", "Done.")
+    assert ended.json["usage"] == run["usage"]
+    assert ended.json["changes"] == run["changes"]
+    assert program("replay", "nothing", cwd=project.path).status == 2
+
+
+def test_a_replayed_review_reports_its_findings_again_and_publishes_none(
+    program: Program, project: RealRepository
+) -> None:
+    program("review", cwd=project.path)
+    [run] = program("runs", "--json", cwd=project.path).json
+    ended = program("replay", run["id"], "--json", cwd=project.path)
+    assert (ended.status, ended.json["findings"]) == (0, 1)
+
+
+def test_what_a_killed_run_had_changed_is_offered_at_the_next_start(program: Program, project: RealRepository) -> None:
+    call = {"name": "write_file", "input": {"path": "README.md", "content": NEW_TEXT}}
+    with ModelServer([Answer(calls=[call]), Answer(text="never ends", hang_after=1)]) as server:
+        program.use_model(server.base_url)
+        with program.started("run", "fixer", "change it", cwd=project.path) as process:
+            server.wait_for(lambda: len(server.requests) == 2)
+            process.kill()
+            process.wait(timeout=60)
+    program("runs", cwd=project.path)
+    [run] = program("runs", "--json", cwd=project.path).json
+    assert (run["status"], run["disposition"], run["changes"]["files"]) == ("interrupted", "pending", 1)
+    assert program("apply", run["id"], cwd=project.path).status == 0
+    assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
