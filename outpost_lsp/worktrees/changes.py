@@ -8,12 +8,9 @@ by dispatches, reviews and apply.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
-from uuid import uuid4
 
 import anyio
 from anyio import to_thread
@@ -22,8 +19,8 @@ from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.private_index import private_index, writing
-from outpost_lsp.worktrees.snapshot import commit_tree
-from outpost_lsp.worktrees.working_tree import add_working_tree, named, scan_working_tree
+from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_of
+from outpost_lsp.worktrees.working_tree import Scan, named, scan_working_tree
 
 ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
 
@@ -84,8 +81,7 @@ async def change_set(worktree: Repository, snapshot_commit: str, *, deadline_s: 
     """
     try:
         with anyio.fail_after(deadline_s):
-            async with private_index(worktree) as index:
-                return await _frozen(worktree, snapshot_commit, index)
+            return (await _frozen(worktree, snapshot_commit))[0]
     except TimeoutError as error:
         raise _too_slow(worktree, deadline_s) from error
 
@@ -97,13 +93,14 @@ async def freeze(worktree: Repository, snapshot_commit: str, *, deadline_s: floa
     """
     try:
         with anyio.fail_after(deadline_s):
-            async with private_index(worktree) as index:
-                changes = await _frozen(worktree, snapshot_commit, index)
-                if changes.commit != snapshot_commit:
-                    arguments = ["update-ref", "--no-deref", "-m", "outpost: result", "HEAD", changes.commit]
-                    await run_git(worktree, arguments, check=True)
-                    await to_thread.run_sync(_put_in_place, index, worktree.git_dir / "index")
-                return changes
+            changes, paths = await _frozen(worktree, snapshot_commit)
+            if changes.commit != snapshot_commit:
+                arguments = ["update-ref", "--no-deref", "-m", "outpost: result", "HEAD", changes.commit]
+                await run_git(worktree, arguments, check=True)
+                # Only for a person who looks into the worktree: the index follows, and git finds nothing changed there.
+                arguments = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
+                await run_git(worktree, arguments, stdin=b"".join(path + b"\0" for path in paths))
+            return changes
     except TimeoutError as error:
         raise _too_slow(worktree, deadline_s) from error
 
@@ -198,31 +195,32 @@ async def file_at(repository: Repository, commit: str, path: str, limit: int) ->
     return blob.stdout
 
 
-async def _frozen(worktree: Repository, snapshot_commit: str, index: Path) -> ChangeSet:
-    """The files as they stand, taken into the private index and named by a tree and a commit."""
-    readable = await run_git(worktree, ["ls-files", "--", "."], index=index, max_output=1)
-    if readable.status != 0:
-        # The agent broke its own index; the files are what counts.
-        await run_git(worktree, ["read-tree", snapshot_commit], index=index, check=True)
-    scan = await scan_working_tree(worktree, index, ignored=False)
+async def _frozen(worktree: Repository, snapshot_commit: str) -> tuple[ChangeSet, tuple[bytes, ...]]:
+    """The files as they stand, named by a tree and a commit; and the paths that git has to look at again."""
+    scan = await _scan(worktree, snapshot_commit)
+    _, head_tree = await head_and_tree(worktree)
+    base = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
+    tree, notes = await tree_of(worktree, scan, head_tree, max_untracked=1 << 62)
+    paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
+    if tree == base.stdout.decode("ascii").strip():
+        return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes), paths
     async with writing(worktree):
-        notes = await add_working_tree(worktree, index, scan, max_untracked=1 << 62)
-        written = await run_git(worktree, ["write-tree", "--missing-ok"], index=index, check=True)
-        tree = written.stdout.decode("ascii").strip()
-        base = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
-        if tree == base.stdout.decode("ascii").strip():
-            return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes)
         commit = await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
     files, odd = await _compare(worktree, snapshot_commit, commit, ())
     if odd:
         notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
-    return ChangeSet(snapshot_commit, tree, commit, files, notes)
+    return ChangeSet(snapshot_commit, tree, commit, files, notes), paths
 
 
-def _put_in_place(source: Path, target: Path) -> None:
-    temporary = target.with_name(f"index.{uuid4().hex}")
-    shutil.copy2(source, temporary)
-    temporary.replace(target)
+async def _scan(worktree: Repository, snapshot_commit: str) -> Scan:
+    try:
+        return await scan_working_tree(worktree, ignored=False)
+    except OutpostError:
+        # The agent broke its own index; the files are what counts.
+        async with private_index() as index:
+            await run_git(worktree, ["read-tree", snapshot_commit], index=index, check=True)
+            scan = await scan_working_tree(worktree, index=index, ignored=False)
+    return scan
 
 
 def _too_slow(worktree: Repository, deadline_s: float) -> OutpostError:

@@ -12,7 +12,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,16 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening
 from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
 
-__all__ = ["MAX_OUTPUT", "OLDEST_GIT", "Repository", "find_repository", "git_version", "resolve_commit", "run_git"]
+__all__ = [
+    "MAX_OUTPUT",
+    "OLDEST_GIT",
+    "Repository",
+    "find_repository",
+    "git_version",
+    "open_git",
+    "resolve_commit",
+    "run_git",
+]
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024
 OLDEST_GIT: Final = (2, 38)
@@ -104,6 +114,20 @@ async def run_git(
     if check and result.status != 0:
         raise failed(arguments, result)
     return result
+
+
+@asynccontextmanager
+async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIterator[Process]:
+    """A git process to talk with for as long as the context lasts; its error output is dropped."""
+    await _read_settings(repository)
+    variables = hardening.variables(repository.environment, repository.overrides.values)
+    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
+    process = await _start(named, variables, repository.top, has_input=True, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
+            await _end(process)
 
 
 async def resolve_commit(repository: Repository, revision: str) -> str:
@@ -188,12 +212,18 @@ async def _run(
 
 
 async def _start(
-    arguments: Sequence[str], variables: Mapping[str, str], directory: Path | None, *, has_input: bool
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    directory: Path | None,
+    *,
+    has_input: bool,
+    stderr: int = subprocess.PIPE,
 ) -> Process:
     starting = asyncio.ensure_future(
         anyio.open_process(
             ["git", *arguments],
             stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stderr=stderr,
             cwd=directory,
             env=variables,
             start_new_session=True,

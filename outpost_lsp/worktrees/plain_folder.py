@@ -20,8 +20,8 @@ from anyio import to_thread
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening, registration
 from outpost_lsp.worktrees.git import Repository, run_git
-from outpost_lsp.worktrees.snapshot import Snapshot, commit_tree
-from outpost_lsp.worktrees.unsaved import add_unsaved
+from outpost_lsp.worktrees.snapshot import Snapshot, commit_tree, tree_of
+from outpost_lsp.worktrees.working_tree import scan_working_tree
 from outpost_lsp.worktrees.worktree import TRASH, Leftover, Worktree, discard, holds, prepare_place, sweep
 
 MOST_BYTES: Final = 50 * 1024 * 1024
@@ -85,15 +85,12 @@ async def reap_plain_folders(directory: Path, environment: Mapping[str, str] | N
 async def _commit(repository: Repository, unsaved: Mapping[str, str | bytes]) -> Snapshot:
     await to_thread.run_sync(lambda: repository.git_dir.mkdir(mode=0o700, parents=True))
     await run_git(repository, ["init", "--quiet", "--template=", "--initial-branch=main"], check=True)
-    await run_git(repository, ["add", "--all"], check=True)
-    index = repository.git_dir / "index"
-    notes = await add_unsaved(repository, index, unsaved, untracked=True)
-    tree = (await run_git(repository, ["write-tree"], check=True)).stdout.decode("ascii").strip()
+    scan = await scan_working_tree(repository)
+    tree, notes = await tree_of(repository, scan, "", max_untracked=MOST_BYTES, unsaved=unsaved)
     commit = await commit_tree(repository, tree, "", "Outpost copy of a folder")
     await run_git(repository, ["update-ref", "--no-deref", "HEAD", commit], check=True)
-    if unsaved:
-        await run_git(repository, ["read-tree", "--reset", "-u", commit], check=True)
-    return Snapshot(commit, tree, "", "", notes)
+    await run_git(repository, ["read-tree", "--reset", "-u", commit], check=True)
+    return Snapshot(commit, tree, "", "", notes, len(scan.ignored))
 
 
 def _copy_tree(source: Path, target: Path) -> None:

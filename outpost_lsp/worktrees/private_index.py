@@ -1,13 +1,11 @@
-"""A private copy of an index, and the turn that writers of one repository take.
+"""A private index, and the turn that writers of one repository take.
 
-The invariant: an index that is not the product's own is read once, as a file, and never locked or written (SEC-06); of
-the calls that write shared repository state, one runs at a time in this process (CONC-04). Used by snapshots, change
-sets and worktrees.
+The invariant: an index that is not the product's own is only read, and never locked or written (SEC-06); of the calls that
+write shared repository state, one runs at a time in this process (CONC-04). Used by snapshots, change sets and worktrees.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -25,17 +23,11 @@ _turns: Final[WeakValueDictionary[tuple[Path, int], anyio.Lock]] = WeakValueDict
 
 
 @asynccontextmanager
-async def private_index(repository: Repository) -> AsyncIterator[Path]:
-    """A copy of the repository's index in a folder of its own, gone afterwards.
-
-    The copy keeps the time stamp of the original: git takes an entry that is as young as its index for possibly changed
-    and looks again, which a younger copy would undo. It keeps the stat data too, so that only what changed is read.
-    """
+async def private_index() -> AsyncIterator[Path]:
+    """The path of an empty index in a folder that only the user can enter, gone afterwards."""
     folder = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "outpost-index-"))
     try:
-        index = folder / "index"
-        await to_thread.run_sync(_copy, repository.git_dir / "index", index)
-        yield index
+        yield folder / "index"
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(shutil.rmtree, folder, True)
@@ -50,13 +42,3 @@ async def writing(repository: Repository) -> AsyncIterator[None]:
         turn = _turns[key] = anyio.Lock()
     async with turn:
         yield
-
-
-def _copy(source: Path, target: Path) -> None:
-    try:
-        with source.open("rb") as original, target.open("xb") as copy:
-            status = os.fstat(original.fileno())
-            shutil.copyfileobj(original, copy, 1_048_576)
-    except FileNotFoundError:
-        return  # Nothing was ever added: git takes the missing file for an empty index.
-    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

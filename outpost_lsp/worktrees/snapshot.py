@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import anyio
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
+from outpost_lsp.worktrees.objects import Entry, write_tree
 from outpost_lsp.worktrees.private_index import private_index, writing
 from outpost_lsp.worktrees.unsaved import add_unsaved
-from outpost_lsp.worktrees.working_tree import Scan, add_working_tree, scan_working_tree
+from outpost_lsp.worktrees.working_tree import Scan, entries_of, scan_working_tree, take_files
 
 View = Literal["working", "index", "head"]
 
@@ -64,19 +64,20 @@ async def take_snapshot(
         with anyio.fail_after(deadline_s):
             if view not in {"working", "index"}:
                 return await _existing(repository, "HEAD" if view == "head" else view)
-            async with private_index(repository) as index:
-                head = await head_commit(repository)
-                if view == "index":
-                    return await _index_view(repository, index, head)
-                return await _working_view(
-                    repository,
-                    index,
-                    head,
-                    uncommitted=uncommitted,
-                    untracked=untracked,
-                    max_untracked=max_untracked_mib * 1024 * 1024,
-                    unsaved=unsaved or {},
-                )
+            scan = await scan_working_tree(repository, untracked=view == "working")
+            if view == "index":
+                return await _commit_of(repository, scan.only_staged(), max_untracked=0)
+            if not uncommitted:
+                scan = scan.without_changes()
+            if not untracked:
+                scan = scan.without_untracked()
+            return await _commit_of(
+                repository,
+                scan,
+                max_untracked=max_untracked_mib << 20,
+                unsaved=unsaved or {},
+                untracked=untracked,
+            )
     except TimeoutError as error:
         message = (
             f"The snapshot of {repository.top} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises it."
@@ -86,8 +87,35 @@ async def take_snapshot(
 
 async def head_commit(repository: Repository) -> str:
     """The commit that `HEAD` names, or the empty string while there is none."""
-    result = await run_git(repository, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
-    return result.stdout.decode("ascii").strip() if result.status == 0 else ""
+    return (await head_and_tree(repository))[0]
+
+
+async def head_and_tree(repository: Repository) -> tuple[str, str]:
+    """The commit that `HEAD` names and its tree, both empty while there is none."""
+    result = await run_git(repository, ["rev-parse", "--quiet", "HEAD^{commit}", "HEAD^{tree}"])
+    head, _, tree = result.stdout.decode("ascii", "replace").strip().partition("\n")
+    return (head, tree) if result.status == 0 else ("", "")
+
+
+async def tree_of(
+    repository: Repository,
+    scan: Scan,
+    base: str,
+    *,
+    max_untracked: int,
+    unsaved: Mapping[str, str | bytes] | None = None,
+    untracked: bool = True,
+) -> tuple[str, tuple[str, ...]]:
+    """The tree that the base tree becomes by what was scanned and by open buffers, and what was left out of it."""
+    if base and not (scan.staged or scan.changed or scan.deleted or scan.untracked or scan.nested or unsaved):
+        return base, ()
+    changes: dict[bytes, Entry | None] = {**scan.staged, **dict.fromkeys((*scan.changed, *scan.deleted))}
+    async with private_index() as index, writing(repository):
+        notes = await take_files(repository, index, scan, max_untracked=max_untracked)
+        if unsaved:
+            notes += await add_unsaved(repository, index, unsaved, scan, base, untracked=untracked)
+        changes |= await entries_of(repository, index)
+        return await write_tree(repository, base, changes), notes
 
 
 async def commit_tree(repository: Repository, tree: str, parent: str, message: str) -> str:
@@ -107,49 +135,17 @@ async def _existing(repository: Repository, revision: str) -> Snapshot:
     return Snapshot(commit, tree, head, parents[0] if parents else "")
 
 
-async def _index_view(repository: Repository, index: Path, head: str) -> Snapshot:
-    unmerged = await _unmerged(repository, index)
-    notes: tuple[str, ...] = ()
-    async with writing(repository):
-        if unmerged:
-            # A conflict has no staged content; what stands in the file is what the user is looking at (SNAP-02).
-            notes = await add_working_tree(repository, index, Scan(changed=unmerged), max_untracked=0)
-        return await _finish(repository, index, head, notes=notes)
-
-
-async def _working_view(
+async def _commit_of(
     repository: Repository,
-    index: Path,
-    head: str,
+    scan: Scan,
     *,
-    uncommitted: bool,
-    untracked: bool,
     max_untracked: int,
-    unsaved: Mapping[str, str | bytes],
+    unsaved: Mapping[str, str | bytes] | None = None,
+    untracked: bool = True,
 ) -> Snapshot:
-    scan = await scan_working_tree(repository, index)
-    async with writing(repository):
-        if not uncommitted:
-            scan = Scan(untracked=scan.untracked, ignored=scan.ignored, nested=scan.nested)
-            await run_git(
-                repository, ["read-tree", head] if head else ["read-tree", "--empty"], index=index, check=True
-            )
-        if not untracked:
-            scan = Scan(changed=scan.changed, ignored=scan.ignored)
-        notes = await add_working_tree(repository, index, scan, max_untracked=max_untracked)
-        notes += await add_unsaved(repository, index, unsaved, untracked=untracked)
-        return await _finish(repository, index, head, notes=notes, ignored=len(scan.ignored))
-
-
-async def _finish(
-    repository: Repository, index: Path, head: str, *, notes: tuple[str, ...], ignored: int = 0
-) -> Snapshot:
-    written = await run_git(repository, ["write-tree", "--missing-ok"], index=index, check=True)
-    tree = written.stdout.decode("ascii").strip()
+    head, base = await head_and_tree(repository)
+    tree, notes = await tree_of(
+        repository, scan, base, max_untracked=max_untracked, unsaved=unsaved, untracked=untracked
+    )
     commit = await commit_tree(repository, tree, head, "Outpost snapshot")
-    return Snapshot(commit, tree, head, head, notes, ignored)
-
-
-async def _unmerged(repository: Repository, index: Path) -> tuple[bytes, ...]:
-    listing = (await run_git(repository, ["ls-files", "-z", "--unmerged"], index=index, check=True)).stdout
-    return tuple(sorted({entry.partition(b"\t")[2] for entry in listing.split(b"\0") if entry}))
+    return Snapshot(commit, tree, head, head, notes, len(scan.ignored))

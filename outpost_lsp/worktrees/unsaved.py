@@ -13,22 +13,34 @@ from pathlib import Path, PurePosixPath
 from anyio import to_thread
 
 from outpost_lsp.worktrees.git import Repository, failed, run_git
-from outpost_lsp.worktrees.working_tree import named
+from outpost_lsp.worktrees.objects import Entry
+from outpost_lsp.worktrees.working_tree import Scan, entries_of, named
+
+_PLAIN_FILE = b"100644"
 
 
 async def add_unsaved(
-    repository: Repository, index: Path, unsaved: Mapping[str, str | bytes], *, untracked: bool
+    repository: Repository,
+    index: Path,
+    unsaved: Mapping[str, str | bytes],
+    scan: Scan,
+    base: str,
+    *,
+    untracked: bool,
 ) -> tuple[str, ...]:
-    """Write the buffers (repository-relative path to text) into the index; the notes name those left out."""
-    if not unsaved:
-        return ()
+    """Write the buffers (repository-relative path to text) into the private index; the notes name those left out.
+
+    `scan` and `base` (a tree) tell how git knows files that the index does not hold.
+    """
     buffers, outside = await to_thread.run_sync(_landing, repository.top, unsaved)
-    modes = await _modes(repository, index, buffers)
+    known = await _known(repository, index, buffers, scan, base)
     left_out = set(await to_thread.run_sync(_nested, repository.top, buffers))
-    fresh = [path for path in buffers if path not in modes and path not in left_out]
+    left_out |= {path for path in buffers if any(os.fsencode(above) in known for above in _ancestors(path))}
+    fresh = [path for path in buffers if path not in known and path not in left_out]
     left_out |= set(await _ignored(repository, index, fresh)) if untracked else set(fresh)
     for path, text in buffers.items():
-        if path not in left_out and not await _add(repository, index, path, text, modes.get(path, b"100644")):
+        mode = known[path].mode if path in known else _PLAIN_FILE
+        if path not in left_out and not await _add(repository, index, path, text, mode):
             left_out.add(path)
     notes = []
     if outside:
@@ -58,11 +70,29 @@ def _nested(top: Path, paths: Mapping[bytes, bytes]) -> list[bytes]:
     return [path for path in paths if any(os.path.lexists(top / above / ".git") for above in _ancestors(path))]
 
 
-async def _modes(repository: Repository, index: Path, paths: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    arguments = ["ls-files", "-z", "--stage", "--", *(os.fsdecode(path) for path in paths)]
-    listing = (await run_git(repository, arguments, index=index, check=True)).stdout
-    entries = (entry.partition(b"\t") for entry in listing.split(b"\0"))
-    return {path: attributes[:6] for attributes, _, path in entries if path in paths}
+async def _known(
+    repository: Repository, index: Path, buffers: Mapping[bytes, bytes], scan: Scan, base: str
+) -> dict[bytes, Entry]:
+    """How git knows the buffers' files and the folders above them, where these are submodules."""
+    asked = {*buffers, *(os.fsencode(above) for path in buffers for above in _ancestors(path))}
+    known: dict[bytes, Entry] = {}
+    if base and buffers:
+        names = [os.fsdecode(path) for path in sorted(asked)]
+        listing = await run_git(repository, ["ls-tree", "-z", "--full-tree", base, "--", *names], check=True)
+        for line in listing.stdout.split(b"\0"):
+            attributes, _, path = line.partition(b"\t")
+            fields = attributes.split(b" ")
+            if path in asked and fields[1] != b"tree":
+                known[path] = Entry(fields[0], fields[2].decode("ascii"))
+    for path in asked & scan.staged.keys():
+        entry = scan.staged[path]
+        if entry is None:
+            known.pop(path, None)
+        else:
+            known[path] = entry
+    for path in scan.deleted:
+        known.pop(path, None)
+    return known | await entries_of(repository, index, buffers)
 
 
 async def _ignored(repository: Repository, index: Path, paths: list[bytes]) -> list[bytes]:

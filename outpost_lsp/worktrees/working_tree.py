@@ -1,58 +1,103 @@
-"""What differs between an index and the files beside it, and taking it into a private index.
+"""What differs between a commit, the index and the files beside it, and taking the files in.
 
-The invariant: paths are bytes as git gives them and are never patterns or options; what cannot be taken is left out and
-said, it never fails the whole. Nothing is looked up inside a nested repository. Used by snapshots and change sets.
+The invariant: the index that is compared with is only read, with its stat data, so that what has not changed is not read
+again. What has changed goes through a small index of its own, which holds nothing else: the cost is that of the changes.
+Paths are bytes as git gives them and are never patterns or options; what cannot be taken is left out and said, it never
+fails the whole. Git is not started inside a nested repository. Used by snapshots and change sets.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.objects import Entry
 
 _NAMED_IN_A_NOTE = 10
+_LONGEST_LISTING = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The paths of a work tree that its index does not hold as they are, relative to the top."""
+    """The paths that are not the same in `HEAD`, the index and the work tree, relative to the top."""
 
-    changed: tuple[bytes, ...] = ()
-    """Tracked, and another content or mode than in the index, unmerged and intended ones included."""
+    staged: Mapping[bytes, Entry | None] = field(default_factory=dict)
+    """What the index holds otherwise than `HEAD`; `None` where it holds nothing."""
+    changed: Mapping[bytes, Entry | None] = field(default_factory=dict)
+    """Files that are not as the index says, to what it says; `None` for unmerged and intended entries."""
     deleted: tuple[bytes, ...] = ()
+    unmerged: tuple[bytes, ...] = ()
     untracked: tuple[bytes, ...] = ()
     ignored: tuple[bytes, ...] = ()
     """A folder ends in a slash and stands for all that is in it."""
     nested: tuple[bytes, ...] = ()
     """Repositories of their own that the index does not know; they end in a slash."""
 
+    def without_changes(self) -> Scan:
+        """The untracked files alone, but for those that `HEAD` has."""
+        fresh = tuple(path for path in self.untracked if path not in self.staged)
+        return Scan(untracked=fresh, ignored=self.ignored, nested=self.nested)
 
-async def scan_working_tree(repository: Repository, index: Path | None, *, ignored: bool = True) -> Scan:
-    """Compare the files with an index, using its stat data; the index is not written."""
-    arguments = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--no-ahead-behind"]
-    if ignored:
+    def without_untracked(self) -> Scan:
+        """What git tracks alone."""
+        return replace(self, untracked=(), nested=())
+
+    def only_staged(self) -> Scan:
+        """The index alone; a conflict has no staged content, so that its files stay in (SNAP-02)."""
+        changed = {path: entry for path, entry in self.changed.items() if path in self.unmerged}
+        deleted = tuple(path for path in self.deleted if path in self.unmerged)
+        return Scan(self.staged, changed, deleted, self.unmerged)
+
+
+async def scan_working_tree(
+    repository: Repository, *, index: Path | None = None, untracked: bool = True, ignored: bool = True
+) -> Scan:
+    """Compare the files with the repository's index, or another one, and that with `HEAD`; nothing is written."""
+    arguments = ["status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind"]
+    arguments.append("--untracked-files=all" if untracked else "--untracked-files=no")
+    if ignored and untracked:
         arguments.append("--ignored=matching")
-    result = await run_git(repository, arguments, index=index, check=True, max_output=1 << 30)
+    result = await run_git(repository, arguments, index=index, check=True, max_output=_LONGEST_LISTING)
     return await to_thread.run_sync(_parse, result.stdout)
 
 
-async def add_working_tree(repository: Repository, index: Path, scan: Scan, *, max_untracked: int) -> tuple[str, ...]:
-    """Take what was scanned into the index; the notes say what was left out and why."""
+async def take_files(repository: Repository, index: Path, scan: Scan, *, max_untracked: int) -> tuple[str, ...]:
+    """Take the changed and untracked files into an empty index; the notes say what was left out and why.
+
+    An entry of the index that was compared with comes first, since the conversion of line ends looks at it.
+    """
     sorted_out = await to_thread.run_sync(_sort_out, repository.top, scan, max_untracked)
-    notes = list(sorted_out.notes)
-    if scan.deleted:
-        arguments = ["update-index", "-z", "--force-remove", "--stdin"]
-        await run_git(repository, arguments, index=index, stdin=_lines(scan.deleted), check=True)
+    await put_entries(repository, index, {path: entry for path, entry in scan.changed.items() if entry is not None})
     refused = await _update(repository, index, sorted_out.taken)
-    notes += [f"Left out, git cannot read it: {shown(path)} ({reason})." for path, reason in refused]
-    return tuple(notes)
+    return (*sorted_out.notes, *(f"Left out, git cannot read it: {shown(path)} ({why})." for path, why in refused))
+
+
+async def put_entries(repository: Repository, index: Path, entries: Mapping[bytes, Entry]) -> None:
+    """Put known blobs into an index."""
+    if entries:
+        lines = b"".join(b"%s %s 0\t%s\0" % (e.mode, e.oid.encode("ascii"), path) for path, e in entries.items())
+        await run_git(repository, ["update-index", "-z", "--index-info"], index=index, stdin=lines, check=True)
+
+
+async def entries_of(repository: Repository, index: Path, paths: Collection[bytes] = ()) -> dict[bytes, Entry]:
+    """The merged entries of an index, or those of the named paths."""
+    names = ["--", *(os.fsdecode(path) for path in paths)] if paths else []
+    arguments = ["ls-files", "-z", "--stage", *names]
+    listing = (await run_git(repository, arguments, index=index, check=True, max_output=_LONGEST_LISTING)).stdout
+    entries = {}
+    for line in listing.split(b"\0"):
+        attributes, _, path = line.partition(b"\t")
+        fields = attributes.split(b" ")
+        if len(fields) == 3 and fields[2] == b"0" and (not paths or path in paths):
+            entries[path] = Entry(fields[0], fields[1].decode("ascii"))
+    return entries
 
 
 def shown(path: bytes) -> str:
@@ -74,27 +119,34 @@ class _Sorted:
 
 
 def _parse(listing: bytes) -> Scan:
-    changed: list[bytes] = []
+    staged: dict[bytes, Entry | None] = {}
+    changed: dict[bytes, Entry | None] = {}
     deleted: list[bytes] = []
-    untracked: list[bytes] = []
-    ignored: list[bytes] = []
-    nested: list[bytes] = []
-    for entry in listing.split(b"\0"):
-        match entry[:2]:
+    unmerged: list[bytes] = []
+    others: dict[bytes, list[bytes]] = {b"untracked": [], b"ignored": [], b"nested": []}
+    for line in listing.split(b"\0"):
+        match line[:2]:
             case b"1 ":
-                fields = entry.split(b" ", 8)
-                if fields[1][1:] == b"D":
-                    deleted.append(fields[8])
-                elif fields[1][1:] != b".":
-                    changed.append(fields[8])
+                _, (*_, status), _, _, mode, _, _, oid, path = [*line.split(b" ", 8)]
+                entry = Entry(mode, oid.decode("ascii")) if mode.strip(b"0") else None
+                if line[2:3] != b".":
+                    staged[path] = entry
+                if status == ord("D"):
+                    deleted.append(path)
+                elif status != ord("."):
+                    changed[path] = entry
             case b"u ":
-                fields = entry.split(b" ", 10)
-                (deleted if fields[6] == b"000000" else changed).append(fields[10])
+                fields = line.split(b" ", 10)
+                unmerged.append(fields[10])
+                if fields[6] == b"000000":
+                    deleted.append(fields[10])
+                else:
+                    changed[fields[10]] = None
             case b"? ":
-                (nested if entry.endswith(b"/") else untracked).append(entry[2:])
+                others[b"nested" if line.endswith(b"/") else b"untracked"].append(line[2:])
             case b"! ":
-                ignored.append(entry[2:])
-    return Scan(tuple(changed), tuple(deleted), tuple(untracked), tuple(ignored), tuple(nested))
+                others[b"ignored"].append(line[2:])
+    return Scan(staged, changed, tuple(deleted), tuple(unmerged), *(tuple(paths) for paths in others.values()))
 
 
 def _sort_out(top: Path, scan: Scan, max_untracked: int) -> _Sorted:
@@ -114,7 +166,7 @@ def _sort_out(top: Path, scan: Scan, max_untracked: int) -> _Sorted:
         total -= sizes[path]
         dropped.append(path)
     if dropped:
-        mib = max_untracked // (1024 * 1024)
+        mib = max_untracked >> 20
         notes.append(f"Left out, since untracked files exceed {mib} MiB (sandbox.max_untracked_mib): {named(dropped)}.")
     if scan.nested:
         notes.append(f"Left out, a repository of its own: {named(scan.nested)}.")

@@ -1,0 +1,183 @@
+"""Reading objects through one long-lived git process, and writing trees that differ in a few places.
+
+The invariant: only the folders on the way to a change are read and written, whatever the size of the repository; a tree
+has the name that git gives it. Used by snapshots, change sets and worktrees that are filled on demand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees.git import Repository, open_git, run_git
+
+TREE_MODE = b"40000"
+
+_PIECE = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a tree says about one name: git's octal mode, and the object's name."""
+
+    mode: bytes
+    oid: str
+
+    @property
+    def is_tree(self) -> bool:
+        return self.mode == TREE_MODE
+
+
+Changes = Mapping[bytes, Entry | None]
+"""Paths relative to the top, to what stands there now; `None` when nothing does."""
+
+
+class ObjectReader:
+    """Answers for objects from one ``git cat-file --batch``; questions are asked one at a time."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._questions = process.stdin
+        self._answers = BufferedByteReceiveStream(process.stdout)
+        self._turn = anyio.Lock()
+
+    async def read(self, oid: str, *, limit: int | None = None) -> tuple[str, bytes, int]:
+        """The type, the content and the size of an object; the content is cut at `limit`."""
+        async with self._turn:
+            # A question that was asked is answered to its end, or the next answer would be taken for another's.
+            with anyio.CancelScope(shield=True):
+                answer = await self._ask(oid, limit)
+            return answer  # noqa: RET504 - a return inside the scope would look as if it could be skipped
+
+    async def tree(self, oid: str) -> dict[bytes, Entry]:
+        """The entries of a tree object by name."""
+        kind, content, _ = await self.read(oid)
+        if kind != "tree":
+            raise OutpostError("workspace", f"The object {oid} is no tree.")
+        return parse_tree(content, len(oid) // 2)
+
+    async def _ask(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
+        try:
+            await self._questions.send(f"{oid}\n".encode("ascii"))
+            header = (await self._answers.receive_until(b"\n", 1_024)).split()
+            if len(header) != 3:
+                raise OutpostError("workspace", f"The object {oid} is missing in the repository.")
+            size = int(header[2])
+            content = bytearray()
+            remaining = size
+            while remaining:
+                piece = await self._answers.receive_exactly(min(_PIECE, remaining))
+                remaining -= len(piece)
+                if limit is None or len(content) < limit:
+                    content += piece
+            await self._answers.receive_exactly(1)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead, anyio.EndOfStream) as error:
+            raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
+        return header[1].decode("ascii"), bytes(content if limit is None else content[:limit]), size
+
+
+@asynccontextmanager
+async def object_reader(repository: Repository) -> AsyncIterator[ObjectReader]:
+    """A reader that lives as long as the context."""
+    async with open_git(repository, ["cat-file", "--batch"]) as process:
+        yield ObjectReader(process)
+
+
+async def write_tree(repository: Repository, base: str, changes: Changes) -> str:
+    """The tree that a base tree (empty for none) becomes by the changes, written with the trees on the way."""
+    root = _Folder()
+    for path, entry in changes.items():
+        root.put(path.split(b"/"), entry)
+    length = len(base) or await _name_length(repository)
+    algorithm = "sha256" if length == 64 else "sha1"
+    trees: list[dict[bytes, Entry]] = []
+    async with object_reader(repository) as reader:
+        top = await _rebuild(reader, root, base, trees, algorithm)
+    if top is None:
+        trees.append({})
+        top = _oid({}, algorithm)
+    await _write(repository, trees)
+    return top
+
+
+def parse_tree(content: bytes, width: int) -> dict[bytes, Entry]:
+    """The entries of a tree object; `width` is the length of an object name in bytes."""
+    entries = {}
+    position = 0
+    while position < len(content):
+        space = content.index(b" ", position)
+        end = content.index(b"\0", space)
+        oid = content[end + 1 : end + 1 + width].hex()
+        entries[content[space + 1 : end]] = Entry(content[position:space], oid)
+        position = end + 1 + width
+    return entries
+
+
+@dataclass(slots=True)
+class _Folder:
+    """The changes below one folder."""
+
+    entries: dict[bytes, Entry | None] = field(default_factory=dict)
+    folders: dict[bytes, _Folder] = field(default_factory=dict)
+
+    def put(self, parts: list[bytes], entry: Entry | None) -> None:
+        folder = self
+        for part in parts[:-1]:
+            folder = folder.folders.setdefault(part, _Folder())
+        folder.entries[parts[-1]] = entry
+
+
+async def _rebuild(
+    reader: ObjectReader, folder: _Folder, base: str, trees: list[dict[bytes, Entry]], algorithm: str
+) -> str | None:
+    """The new name of a folder's tree, `None` when nothing is left in it; the new trees are added to `trees`."""
+    entries = await reader.tree(base) if base else {}
+    for name, entry in folder.entries.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
+    for name, inner in folder.folders.items():
+        present = entries.get(name)
+        if present is not None and not present.is_tree and folder.entries.get(name) is not None:
+            continue  # A file stands where a folder was; what was below it is gone.
+        oid = await _rebuild(reader, inner, present.oid if present and present.is_tree else "", trees, algorithm)
+        if oid is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = Entry(TREE_MODE, oid)
+    if not entries:
+        return None
+    trees.append(entries)
+    return _oid(entries, algorithm)
+
+
+def _oid(entries: Mapping[bytes, Entry], algorithm: str) -> str:
+    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].is_tree else item[0])
+    raw = b"".join(b"%s %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid)) for name, entry in ordered)
+    return hashlib.new(algorithm, b"tree %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+
+
+async def _write(repository: Repository, trees: list[dict[bytes, Entry]]) -> None:
+    kinds = {TREE_MODE: b"tree", b"160000": b"commit"}
+    pieces = []
+    for entries in trees:
+        for name, entry in entries.items():
+            kind = kinds.get(entry.mode, b"blob")
+            pieces.append(b"%s %s %s\t%s\0" % (entry.mode.rjust(6, b"0"), kind, entry.oid.encode("ascii"), name))
+        pieces.append(b"\0")
+    arguments = ["mktree", "-z", "--batch", "--missing"]
+    await run_git(repository, arguments, stdin=b"".join(pieces), check=True, max_output=1 << 26)
+
+
+async def _name_length(repository: Repository) -> int:
+    result = await run_git(repository, ["rev-parse", "--show-object-format"], check=True)
+    return 64 if result.stdout.strip() == b"sha256" else 40
