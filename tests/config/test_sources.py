@@ -597,3 +597,19 @@ def test_an_assignment_below_a_value_is_refused() -> None:
 
 def test_the_built_in_settings_are_whole() -> None:
     assert Settings.model_validate(BUILT_IN) == default_settings()
+
+
+def test_a_key_that_is_given_in_both_spellings_is_a_fault(places: Places) -> None:
+    [fault] = places.load({"review": {"maxFindings": 1, "max_findings": 2}}).faults
+    assert (fault.key, fault.message) == (
+        "review.max_findings",
+        "it is given twice, as max_findings and maxFindings",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[project]\nname = 'x'\n", "tool = 3\n", "[tool.other]\nx = 1\n"])
+def test_a_pyproject_file_without_our_table_says_nothing(places: Places, text: str) -> None:
+    (places.folder / "pyproject.toml").write_text(text)
+    loaded = places.load()
+    assert loaded.faults == ()
+    assert loaded.settings == default_settings()

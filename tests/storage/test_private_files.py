@@ -198,3 +198,11 @@ def test_REL_02_a_full_disk_is_one_fault_that_names_the_folder_and_harms_nothing
     assert len(FindingStore(tmp_path / "findings")) == 50
     with ConversationStore(tmp_path / "conversations", tmp_path / "locks").open(conversation, version=1) as transcript:
         assert [message.text for message in transcript.history] == ["first", "last"]
+
+
+def test_a_start_sweeps_what_a_dead_process_left_in_every_folder(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "state", tmp_path / "cache").for_repository(tmp_path)
+    for folder in (layout.runs, layout.conversations, layout.locks, layout.findings):
+        (folder / f".x.{2**22 + 1}-0a.unfinished").write_text("")
+    assert layout.sweep() == 4
+    assert layout.sweep() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,21 @@ def test_SEC_07_a_linked_folder_or_file_is_neither_read_nor_written(tmp_path: Pa
 def outside_top(path: Path) -> Path:
     path.mkdir()
     return path
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".outpost").write_text("a file")
+    assert "Not a directory" in read_shared_dismissals(tmp_path).faults[0]
+    with pytest.raises(OutpostError):
+        update_shared_dismissals(tmp_path, add=[a_record(1)])
+
+
+def test_only_a_regular_file_of_bounded_size_is_read(tmp_path: Path) -> None:
+    path = tmp_path / SHARED_PATH
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert "no regular file" in read_shared_dismissals(tmp_path).faults[0]
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(16 * 1024 * 1024 + 1)
+    assert "larger than 16 MiB" in read_shared_dismissals(tmp_path).faults[0]
