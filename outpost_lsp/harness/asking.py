@@ -6,7 +6,7 @@ one more request; nothing is sent again unchanged (CTX-11).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -21,7 +21,7 @@ from outpost_lsp.domain.event import (
 )
 from outpost_lsp.domain.message import Message
 from outpost_lsp.domain.model import Completed, ModelRequest, ModelResult, ReasoningDelta, Retry, TextDelta
-from outpost_lsp.domain.usage import UNKNOWN
+from outpost_lsp.domain.usage import UNKNOWN, usage_from_report
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.context import SUMMARY_SYSTEM, rendered, summarize_history, truncate_tool_results
@@ -85,9 +85,8 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
     try:
         result = await _answer(loop, request, source)
     except OutpostError as error:
-        if error.code in _UNCOUNTED_WHEN:
-            runtime.mark_incomplete()
         loop.emit(ModelErrorEvent(message=error.message))
+        _count_failed(loop, error, source, request.model)
         raise
     except Exception as error:
         loop.emit(ModelErrorEvent(message=str(error) or type(error).__name__))
@@ -134,6 +133,16 @@ async def _answer(loop: Loop, request: ModelRequest, source: UsageSource) -> Mod
     if result is None:
         raise OutpostError("response", f"{provider.name}: the answer ended without a result")
     return result
+
+
+def _count_failed(loop: Loop, error: OutpostError, source: UsageSource, model: str) -> None:
+    """Count what a failed answer reported before it was cut, as a lower bound; else know that something is missing."""
+    reported = error.details.get("usage")
+    if isinstance(reported, Mapping):
+        usage = usage_from_report({**reported, "complete": False})
+        loop.account(usage, source, model, attempt_cut=True)
+    elif error.code in _UNCOUNTED_WHEN:
+        loop.runtime.mark_incomplete()
 
 
 def _retried(loop: Loop, event: Retry, source: UsageSource, model: str) -> None:
