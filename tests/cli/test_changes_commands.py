@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Program
@@ -141,8 +142,7 @@ def test_SEC_24_what_is_applied_is_what_was_shown_whatever_happened_to_the_workt
     [worktree] = [
         line.split()[0] for line in project.git("worktree", "list").splitlines() if str(project.path) != line.split()[0]
     ]
-    with open(f"{worktree}/README.md", "w", encoding="utf-8") as file:
-        file.write("changed later\n")
+    (Path(worktree) / "README.md").write_text("changed later\n", "utf-8")
     assert "changed later" not in program("diff", run["id"], cwd=project.path).out
     program("apply", run["id"], cwd=project.path)
     assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT

@@ -58,7 +58,7 @@ async def test_a_place_given_in_the_moment_of_the_cancellation_is_handed_on() ->
     tasks = [asyncio.ensure_future(hold(slots, 1, began, str(index), until[index])) for index in range(3)]
     await until_true(lambda: began == ["0"])
     until[0].set()
-    await until_true(lambda: tasks[0].done())
+    await until_true(tasks[0].done)
     tasks[1].cancel()
     await until_true(lambda: "2" in began or "1" in began)
     until[1].set()
