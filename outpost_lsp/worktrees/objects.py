@@ -7,7 +7,7 @@ has the name that git gives it. Used by snapshots, change sets and worktrees tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from outpost_lsp.worktrees.git import Repository, open_git, run_git
 TREE_MODE = b"40000"
 
 _PIECE = 1_048_576
+_TOGETHER = 64  # Few enough that the questions fit into a pipe while git waits for its answers to be read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,34 @@ class ObjectReader:
 
     async def tree(self, oid: str) -> dict[bytes, Entry]:
         """The entries of a tree object by name."""
-        kind, content, _ = await self.read(oid)
-        if kind != "tree":
-            raise OutpostError("workspace", f"The object {oid} is no tree.")
-        return parse_tree(content, len(oid) // 2)
+        return (await self.trees([oid]))[0]
+
+    async def trees(self, oids: Sequence[str]) -> list[dict[bytes, Entry]]:
+        """The entries of several trees, asked for together."""
+        found = []
+        async with self._turn:
+            with anyio.CancelScope(shield=True):
+                for start in range(0, len(oids), _TOGETHER):
+                    asked = oids[start : start + _TOGETHER]
+                    await self._send("".join(f"{oid}\n" for oid in asked))
+                    answers = [await self._answer(oid, None) for oid in asked]
+                    found += [
+                        _entries(oid, kind, content) for oid, (kind, content, _) in zip(asked, answers, strict=True)
+                    ]
+        return found
 
     async def _ask(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
+        await self._send(f"{oid}\n")
+        return await self._answer(oid, limit)
+
+    async def _send(self, questions: str) -> None:
         try:
-            await self._questions.send(f"{oid}\n".encode("ascii"))
+            await self._questions.send(questions.encode("ascii"))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
+
+    async def _answer(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
+        try:
             header = (await self._answers.receive_until(b"\n", 1_024)).split()
             if len(header) != 3:
                 raise OutpostError("workspace", f"The object {oid} is missing in the repository.")
@@ -82,6 +103,12 @@ class ObjectReader:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead, anyio.EndOfStream) as error:
             raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
         return header[1].decode("ascii"), bytes(content if limit is None else content[:limit]), size
+
+
+def _entries(oid: str, kind: str, content: bytes) -> dict[bytes, Entry]:
+    if kind != "tree":
+        raise OutpostError("workspace", f"The object {oid} is no tree.")
+    return parse_tree(content, len(oid) // 2)
 
 
 @asynccontextmanager
@@ -100,7 +127,8 @@ async def write_tree(repository: Repository, base: str, changes: Changes) -> str
     algorithm = "sha256" if length == 64 else "sha1"
     trees: list[dict[bytes, Entry]] = []
     async with object_reader(repository) as reader:
-        top = await _rebuild(reader, root, base, trees, algorithm)
+        known = await _on_the_way(reader, root, base)
+    top = _rebuild(known, root, base, trees, algorithm)
     if top is None:
         trees.append({})
         top = _oid({}, algorithm)
@@ -135,11 +163,31 @@ class _Folder:
         folder.entries[parts[-1]] = entry
 
 
-async def _rebuild(
-    reader: ObjectReader, folder: _Folder, base: str, trees: list[dict[bytes, Entry]], algorithm: str
+async def _on_the_way(reader: ObjectReader, root: _Folder, base: str) -> dict[str, dict[bytes, Entry]]:
+    """The trees that the changes lie in, read level by level."""
+    known: dict[str, dict[bytes, Entry]] = {}
+    level = [(root, base)] if base else []
+    while level:
+        oids = list(dict.fromkeys(oid for _, oid in level if oid not in known))
+        known |= dict(zip(oids, await reader.trees(oids), strict=True))
+        level = [
+            (inner, entry.oid)
+            for folder, oid in level
+            for name, inner in folder.folders.items()
+            if (entry := known[oid].get(name)) is not None and entry.is_tree
+        ]
+    return known
+
+
+def _rebuild(
+    known: Mapping[str, dict[bytes, Entry]],
+    folder: _Folder,
+    base: str,
+    trees: list[dict[bytes, Entry]],
+    algorithm: str,
 ) -> str | None:
     """The new name of a folder's tree, `None` when nothing is left in it; the new trees are added to `trees`."""
-    entries = await reader.tree(base) if base else {}
+    entries = dict(known[base]) if base else {}
     for name, entry in folder.entries.items():
         if entry is None:
             entries.pop(name, None)
@@ -149,7 +197,7 @@ async def _rebuild(
         present = entries.get(name)
         if present is not None and not present.is_tree and folder.entries.get(name) is not None:
             continue  # A file stands where a folder was; what was below it is gone.
-        oid = await _rebuild(reader, inner, present.oid if present and present.is_tree else "", trees, algorithm)
+        oid = _rebuild(known, inner, present.oid if present and present.is_tree else "", trees, algorithm)
         if oid is None:
             entries.pop(name, None)
         else:
