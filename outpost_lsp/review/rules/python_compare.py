@@ -7,6 +7,7 @@ awaited. Functions are paired by their qualified names, so that moved ones stay 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from outpost_lsp.review.rules.python_lost_names import lost_imports, lost_self, 
 from outpost_lsp.review.rules.python_module import (
     FunctionNode,
     PythonModule,
+    body_nodes,
     is_generator,
     is_stub,
     own_nodes,
@@ -50,8 +52,9 @@ def lost_by_change(before: SourceText, after: SourceText) -> list[RawFinding]:
         if name not in known or _same_text(old, known[name][0], new, function):
             continue
         pair = _Pair(name, known[name][0], function, owner)
-        for rule in (_lost_return, _lost_await, _lost_super, _lost_exit, _one_round):
+        for rule in (_lost_self_parameter, _lost_return, _lost_await, _lost_super, _lost_exit, _one_round):
             found.extend(rule(new, pair))
+        found.extend(_lost_prefix(new, pair.before, function))
         found.extend(_lost_raise(new, pair.before, function))
         found.extend(_lost_call(new, pair.before, function))
         found.extend(misspelt_attributes(old, new, pair.before, function))
@@ -80,6 +83,52 @@ def _functions(tree: ast.AST, prefix: str = "") -> dict[str, tuple[FunctionNode,
 
 def _same_text(old: PythonModule, one: FunctionNode, new: PythonModule, other: FunctionNode) -> bool:
     return old.lines[one.lineno - 1 : one.end_lineno] == new.lines[other.lineno - 1 : other.end_lineno]
+
+
+def _lost_self_parameter(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
+    if pair.owner is None or pair.after.decorator_list or not pair.before.args.args:
+        return
+    first = pair.after.args.args[0].arg if pair.after.args.args else ""
+    if pair.before.args.args[0].arg == "self" and first != "self" and not pair.after.args.vararg:
+        yield module.placed(
+            pair.after,
+            "lost-self-parameter",
+            "error",
+            f"Calling `{pair.after.name}` fails or fills the wrong parameter: `self` is gone",
+            "Before this change the first parameter was `self`, and the method is still an ordinary one.",
+            key=pair.name,
+        )
+
+
+def _lost_prefix(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
+    """Texts that the old side wrote as f-strings, word for word."""
+    formatted = {_source_of(node) for node in body_nodes(before) if isinstance(node, ast.JoinedStr)}
+    plain = {node.value for node in body_nodes(before) if isinstance(node, ast.Constant)}
+    for node in body_nodes(after) if formatted else ():
+        match node:
+            case ast.Constant(value=str(text)) if "{" in text and text in formatted and text not in plain:
+                yield module.placed(
+                    node,
+                    "missing-f-string-syntax",
+                    "error",
+                    "The braces are shown as they stand: the string lost its `f`",
+                    "Before this change it was an f-string.",
+                    key=text[:80],
+                )
+            case _:
+                pass
+
+
+def _source_of(node: ast.JoinedStr) -> str:
+    parts = []
+    for value in node.values:
+        if isinstance(value, ast.FormattedValue):
+            conversion = f"!{chr(value.conversion)}" if value.conversion > 0 else ""
+            form = f":{_source_of(value.format_spec)}" if isinstance(value.format_spec, ast.JoinedStr) else ""
+            parts.append(f"{{{ast.unparse(value.value)}{conversion}{form}}}")
+        else:
+            parts.append(str(getattr(value, "value", "")))
+    return "".join(parts)
 
 
 def _lost_return(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
@@ -150,10 +199,10 @@ def _plain_calls(function: FunctionNode) -> Iterator[ast.Call]:
 def _lost_raise(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
     raised = {
         ast.unparse(node.exc.func)
-        for node in own_nodes(before)
+        for node in body_nodes(before)
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
     }
-    for node in own_nodes(after) if raised else ():
+    for node in body_nodes(after) if raised else ():
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in raised:
             name = ast.unparse(node.value.func)
             yield module.placed(
@@ -168,7 +217,12 @@ def _lost_raise(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterat
 
 def _lost_call(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
     called, still = _empty_calls(before), _empty_calls(after)
-    gone = {name for name, count in called.items() if still[name] < count}
+    # Classes are values in their own right.
+    gone = {
+        name
+        for name, count in called.items()
+        if still[name] < count and not _is_class(name) and _is_function(module, name)
+    }
     if not gone:
         return
     read_before = Counter(ast.unparse(node) for node in _read(before))
@@ -189,9 +243,22 @@ def _lost_call(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterato
 def _empty_calls(function: ast.AST) -> Counter[str]:
     return Counter(
         ast.unparse(node.func)
-        for node in own_nodes(function)
+        for node in body_nodes(function)
         if isinstance(node, ast.Call) and not node.args and not node.keywords
     )
+
+
+def _is_function(module: PythonModule, name: str) -> bool:
+    """Whether it can be no property: a plain name, or a method of this file without decorators."""
+    if "." not in name:
+        return True
+    methods = [method for facts in module.classes.values() for method in facts.methods.get(name[5:], ())]
+    return name.startswith("self.") and bool(methods) and not any(method.decorator_list for method in methods)
+
+
+def _is_class(name: str) -> bool:
+    last = name.rsplit(".", 1)[-1].lstrip("_")
+    return last[:1].isupper() or isinstance(getattr(builtins, name, None), type)
 
 
 def _is_new(node: ast.expr, before: ast.AST) -> bool:
@@ -201,9 +268,11 @@ def _is_new(node: ast.expr, before: ast.AST) -> bool:
 
 def _read(function: ast.AST) -> Iterator[ast.expr]:
     """Names and attributes that are read, those that are called or looked into left out."""
-    nodes = list(own_nodes(function))
+    nodes = list(body_nodes(function))
     inner = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     inner |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    # An exception may be raised without parentheses.
+    inner |= {id(node.exc) for node in nodes if isinstance(node, ast.Raise)}
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in inner:
             yield node
@@ -217,7 +286,7 @@ def _lost_super(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
     yield module.placed(
         pair.after,
         "lost-super-call",
-        "error",
+        "warning",
         f"The base class is no longer set up: `{pair.after.name}` does not call it any more",
         f"Before this change `{pair.after.name}` called the method of its base class.",
         key=pair.name,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.python_module import PythonModule, own_nodes
+from outpost_lsp.review.rules.python_module import PythonModule, body_nodes
 
 _LIKE: Final = 0.75
 
@@ -23,7 +23,7 @@ def misspelt_attributes(old: PythonModule, new: PythonModule, before: ast.AST, a
     known_before = {node.attr for node in old.nodes if isinstance(node, ast.Attribute)} | set(old.bindings)
     used_before, used_after = _attributes(before), _attributes(after)
     still = Counter(node.attr for node in new.nodes if isinstance(node, ast.Attribute)) + new.bindings
-    for node in own_nodes(after):
+    for node in body_nodes(after):
         match node:
             case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Load()):
                 if name in known_before or name in new.attributes_set or new.bindings[name]:
@@ -45,7 +45,7 @@ def misspelt_attributes(old: PythonModule, new: PythonModule, before: ast.AST, a
 def _attributes(function: ast.AST) -> Counter[str]:
     return Counter(
         node.attr
-        for node in own_nodes(function)
+        for node in body_nodes(function)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     )
 
@@ -53,13 +53,13 @@ def _attributes(function: ast.AST) -> Counter[str]:
 def lost_self(new: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
     """Bare names that the old side wrote with `self.` in front."""
     attributes_before, attributes_after = _attributes(before), _attributes(after)
-    names_before = {node.id for node in own_nodes(before) if isinstance(node, ast.Name)}
-    names_before |= {node.arg for node in ast.walk(before) if isinstance(node, ast.arg)}
+    names_before = {node.id for node in body_nodes(before) if isinstance(node, ast.Name)}
+    names_before |= {node.arg for side in (before, after) for node in ast.walk(side) if isinstance(node, ast.arg)}
     stored_after = {
-        node.id for node in own_nodes(after) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id for node in body_nodes(after) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     said: set[str] = set()
-    for node in own_nodes(after):
+    for node in body_nodes(after):
         if not isinstance(node, ast.Name) or node.id in said or isinstance(node.ctx, ast.Del):
             continue
         name = node.id
@@ -89,13 +89,13 @@ def _stored_once_less(before: ast.AST, after: ast.AST, name: str) -> bool:
         return sum(
             (isinstance(node, ast.Attribute) and node.attr == name if attribute else isinstance(node, ast.Name) and node.id == name)
             and isinstance(getattr(node, "ctx", None), ast.Store)
-            for node in own_nodes(function)
+            for node in body_nodes(function)
         )  # fmt: skip
 
     def reads(function: ast.AST) -> int:
         return sum(
             isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-            for node in own_nodes(function)
+            for node in body_nodes(function)
         )
 
     attribute_gone = stores(after, attribute=True) < stores(before, attribute=True)
@@ -140,7 +140,7 @@ def misspelt_names(old: PythonModule, new: PythonModule, before: ast.AST, after:
         return
     known_before = {node.id for node in old.nodes if isinstance(node, ast.Name)}
     used_before, used_after = _names(before), _names(after)
-    for node in own_nodes(after):
+    for node in body_nodes(after):
         if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Store) or node.id in known_before:
             continue
         if new.bindings[node.id] or hasattr(builtins, node.id):
@@ -159,4 +159,4 @@ def misspelt_names(old: PythonModule, new: PythonModule, before: ast.AST, after:
 
 
 def _names(function: ast.AST) -> Counter[str]:
-    return Counter(node.id for node in own_nodes(function) if isinstance(node, ast.Name))
+    return Counter(node.id for node in body_nodes(function) if isinstance(node, ast.Name))

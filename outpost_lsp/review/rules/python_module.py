@@ -206,6 +206,19 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
             _add_children(node, pending)
 
 
+def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of what a function or module does: parameters, decorators and annotations left out."""
+    pending: list[ast.AST] = list(getattr(function, "body", ()))
+    for node in pending:
+        yield node
+        if isinstance(node, ast.AnnAssign):
+            pending.append(node.target)
+            if node.value is not None:
+                pending.append(node.value)
+        elif not isinstance(node, _SCOPES):
+            _add_children(node, pending)
+
+
 def _add_children(node: ast.AST, pending: list[ast.AST]) -> None:
     for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)

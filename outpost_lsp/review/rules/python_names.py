@@ -87,7 +87,7 @@ def _library_names(module: PythonModule) -> Iterator[Placed]:
 def _unknown(module: PythonModule, node: ast.AST, owner: str, name: str) -> Iterator[Placed]:
     # Another Python may have more names: only one that is nearly another counts as misspelt.
     library = sys.modules.get(owner) or importlib.import_module(owner)
-    if name == "*" or hasattr(library, name) or f"{owner}.{name}" in sys.modules:
+    if name == "*" or name[0] == "_" or hasattr(library, name) or f"{owner}.{name}" in sys.modules:
         return
     if near := difflib.get_close_matches(name, [known for known in dir(library) if known[0] != "_"], 1, _LIKE):
         if near[0].lower() == name.lower() and near[0] != name and not name.islower():

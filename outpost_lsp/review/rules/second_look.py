@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from outpost_lsp.domain.finding import Severity
 from outpost_lsp.review.rules.placed import Placed
+from outpost_lsp.review.rules.table import CONFIDENCE
 
 _SUPPRESSED: Final = re.compile(
     r"#\s*(?:pylint:\s*disable|noinspection|pragma: no outpost|flake8:\s*noqa)", re.IGNORECASE
@@ -47,16 +49,23 @@ class _Case:
         return self.lines[self.item.start[0] - 1]
 
 
+_IN_DOUBT: Final[Mapping[str, Severity]] = {"B006": "warning", "B909": "warning", "B018": "warning"}
+"""What a finding in doubt counts as, where that is less than it is otherwise."""
+_ANOTHER_FIRST: Final = frozenset(("cls", "mcs", "mcls", "metacls", "klass", "_self", "_cls", "__self__", "this"))
+
+
 def second_look(placed: Sequence[Placed], text: str, lines: Sequence[str]) -> list[Placed]:
     """The findings that stay, some of them for comparisons only."""
     kept = []
     for item in placed:
         line = lines[item.start[0] - 1] if item.start[0] <= len(lines) else ""
-        if _is_suppressed(item.finding.rule, line):
+        if _is_suppressed(item.finding.rule, line) or _is_meant(_Case(item, text, lines)):
             continue
         doubt = _DOUBTS.get(item.finding.rule)
         if item.finding.rule in _ONLY_NEW or (doubt is not None and doubt(_Case(item, text, lines))):
-            item = Placed(replace(item.finding, only_new=True), item.start, item.end)  # noqa: PLW2901
+            severity = _IN_DOUBT.get(item.finding.rule, item.finding.severity)
+            finding = replace(item.finding, only_new=True, severity=severity, confidence=CONFIDENCE[severity])
+            item = Placed(finding, item.start, item.end)  # noqa: PLW2901
         kept.append(item)
     return kept
 
@@ -69,6 +78,33 @@ def _is_suppressed(rule: str, line: str) -> bool:
     if rule.startswith("S") and rule[1:].isdigit():
         return _BANDIT_SUPPRESSED.search(line) is not None
     return rule in ("F821", "F811", "F823", "PLE1142") and _TYPES_SUPPRESSED.search(line) is not None
+
+
+def _is_meant(case: _Case) -> bool:
+    match case.item.finding.rule:
+        case "N805" | "N804":
+            # A first parameter of another name is a convention of its own, unless the body asks for the usual one.
+            name = re.search(r"def\s+\w+\s*\(\s*(\w+)", "\n".join(case.lines[case.item.start[0] - 1 :][:3]))
+            word = "self" if case.item.finding.rule == "N805" else "cls"
+            body = "\n".join(_body(case.lines, case.item.start[0] - 1))
+            known = name is not None and name[1] in _ANOTHER_FIRST
+            return known or re.search(rf"\b{word}\b", body) is None
+        case "RUF027":
+            return ".format(" in case.text or ".format_map(" in case.text
+        case _:
+            return False
+
+
+def _body(lines: Sequence[str], row: int) -> list[str]:
+    """The lines after `row` (from 0) that are indented further than it."""
+    margin = len(lines[row]) - len(lines[row].lstrip())
+    found = []
+    for line in lines[row + 1 :]:
+        stripped = line.lstrip()
+        if stripped and len(line) - len(stripped) <= margin and not stripped.startswith((")", "]", "}", "#")):
+            break
+        found.append(line)
+    return found
 
 
 def _name_made_elsewhere(case: _Case) -> bool:
@@ -100,13 +136,7 @@ def _default_never_changed(case: _Case) -> bool:
     )
     if start is None:
         return True
-    margin = len(case.lines[start]) - len(case.lines[start].lstrip())
-    body: list[str] = []
-    for line in case.lines[row:]:
-        stripped = line.lstrip()
-        if stripped and len(line) - len(stripped) <= margin and not stripped.startswith((")", "]", "}", "#")):
-            break
-        body.append(line)
+    body = [*_body(case.lines, start)][max(0, row - start - 1) :]
     word = re.escape(name[1])
     changes = re.compile(
         rf"\b{word}\s*(?:\.(?:append|extend|insert|add|update|setdefault|pop|popitem|remove|discard|clear|sort|reverse)\("
