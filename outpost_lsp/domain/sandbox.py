@@ -53,6 +53,29 @@ class GitResult:
     truncated: bool = False
 
 
+class LiveProcess(Protocol):
+    """A program that one talks to while it runs. Whoever started it ends it; the release of the lease does so too."""
+
+    @property
+    def stderr(self) -> str:
+        """The kept end of what it wrote to its error output."""
+
+    async def send(self, data: bytes) -> None:
+        """Write all of `data` to its input; `process` when it no longer reads."""
+
+    async def line(self, limit: int) -> bytes | None:
+        """The next line of its output without its end, `None` after the last; `response` when it exceeds `limit`."""
+
+    async def status(self, within_s: float) -> int | None:
+        """Its exit status as in `CommandResult`, waited for at most `within_s`; `None` while it runs."""
+
+    async def end(self, grace_s: float = 2.0) -> None:
+        """Close its input, wait `grace_s` for it to end, then end its whole session."""
+
+    def kill(self) -> None:
+        """End its whole session at once; `end` is still due."""
+
+
 class WorktreeFiles(Protocol):
     """Confined access to the files of a worktree. Paths are as a model writes them; each is checked (BTOOL-01 to -04).
 
@@ -96,7 +119,11 @@ class Lease(Protocol):
     def home(self) -> Path: ...
 
     @property
-    def live_input(self) -> bool: ...
+    def live_input(self) -> bool:
+        """Whether `spawn` works here."""
+
+    def variable(self, name: str) -> str | None:
+        """A variable of the sandbox, for what acts on its behalf; commands need not have it in their environment."""
 
     @property
     def files(self) -> WorktreeFiles: ...
@@ -114,6 +141,9 @@ class Lease(Protocol):
 
     async def invoke(self, command: Command) -> CommandResult:
         """Run a program; a non-zero exit is a result, not an exception (CMD-02)."""
+
+    async def spawn(self, command: Command) -> LiveProcess:
+        """Start a program to talk to. `retain` and `observe` are for its error output; no deadline applies."""
 
     async def upload(self, source: Path, destination: str) -> None:
         """Copy a host file or folder into the sandbox."""

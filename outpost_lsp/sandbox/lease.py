@@ -15,11 +15,21 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from outpost_lsp.domain.sandbox import Channel, Command, CommandResult, EntryKind, GitResult, Lease, WorktreeFiles
+from outpost_lsp.domain.sandbox import (
+    Channel,
+    Command,
+    CommandResult,
+    EntryKind,
+    GitResult,
+    Lease,
+    LiveProcess,
+    WorktreeFiles,
+)
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.sandbox.confinement import Confinement
 from outpost_lsp.sandbox.environment import command_environment
 from outpost_lsp.sandbox.files import GitRunner, WorktreeFilesOnDisk
+from outpost_lsp.sandbox.live_process import LiveProgram, start_live
 from outpost_lsp.sandbox.process import run_process
 from outpost_lsp.sandbox.transfer import download, upload
 
@@ -29,7 +39,8 @@ _log = logging.getLogger(__name__)
 class HostLease:
     """A worktree on this machine. Commands run beside the server, confined when a `confinement` is given.
 
-    `home` is made when the first command needs it. `prepare` is awaited before every command: a worktree that is filled
+    `home` is made when the first command needs it. `variables` are found by name and are in no command's environment
+    of themselves; `prepare` is awaited before every command: a worktree that is filled
     on demand fills itself then.
     """
 
@@ -42,6 +53,7 @@ class HostLease:
         confinement: Confinement | None = None,
         files: WorktreeFiles | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._root = root
         self._home = home
@@ -50,6 +62,8 @@ class HostLease:
         self._confinement = confinement
         self._files = files or WorktreeFilesOnDisk(root, git)
         self._prepare = prepare
+        self._variables = {**environment, **(variables or {})}
+        self._live: set[LiveProgram] = set()
         self._running: set[anyio.CancelScope] = set()
         self._idle: anyio.Event | None = None
         self._is_released = False
@@ -64,7 +78,10 @@ class HostLease:
 
     @property
     def live_input(self) -> bool:
-        return False
+        return True
+
+    def variable(self, name: str) -> str | None:
+        return self._variables.get(name)
 
     @property
     def files(self) -> WorktreeFiles:
@@ -86,14 +103,7 @@ class HostLease:
 
     async def invoke(self, command: Command) -> CommandResult:
         async with self._use():
-            if self._prepare is not None:
-                await self._prepare()
-            directory = await self._directory(command.directory)
-            await to_thread.run_sync(_make_home, self._home)
-            environment = command_environment(self._environment, self._home, command.variables)
-            arguments: Sequence[str] = (command.executable, *command.arguments)
-            if self._confinement is not None:
-                arguments = await self._confinement.wrap(arguments, directory)
+            arguments, directory, environment = await self._prepared(command)
             return await run_process(
                 arguments,
                 cwd=directory,
@@ -103,6 +113,16 @@ class HostLease:
                 retain=command.retain,
                 observe=command.observe,
             )
+
+    async def spawn(self, command: Command) -> LiveProgram:
+        async with self._use():
+            arguments, directory, environment = await self._prepared(command)
+            program = await start_live(
+                arguments, cwd=directory, environment=environment, retain=command.retain, observe=command.observe
+            )
+            self._live.add(program)
+            program.on_end = self._live.discard
+            return program
 
     async def upload(self, source: Path, destination: str) -> None:
         async with self._use():
@@ -121,6 +141,19 @@ class HostLease:
             while self._running:
                 self._idle = anyio.Event()
                 await self._idle.wait()
+            for program in tuple(self._live):
+                await program.end(grace_s=0.0)
+
+    async def _prepared(self, command: Command) -> tuple[Sequence[str], Path, Mapping[str, str]]:
+        """What a program is started with, whether one waits for its end or talks to it."""
+        if self._prepare is not None:
+            await self._prepare()
+        directory = await self._directory(command.directory)
+        await to_thread.run_sync(_make_home, self._home)
+        arguments: Sequence[str] = (command.executable, *command.arguments)
+        if self._confinement is not None:
+            arguments = await self._confinement.wrap(arguments, directory)
+        return arguments, directory, command_environment(self._environment, self._home, command.variables)
 
     async def _directory(self, relative: str | None) -> Path:
         if not relative:
@@ -165,6 +198,7 @@ class BorrowedLease:
         self._on_output = on_output
         self._has_ended = False
         self._running: set[anyio.CancelScope] = set()
+        self._live: list[LiveProcess] = []
         self._files = _BorrowedFiles(self)
 
     @property
@@ -179,6 +213,9 @@ class BorrowedLease:
     def live_input(self) -> bool:
         return self._lease.live_input
 
+    def variable(self, name: str) -> str | None:
+        return self._lease.variable(name)
+
     @property
     def files(self) -> WorktreeFiles:
         return self._files
@@ -188,6 +225,8 @@ class BorrowedLease:
         self._has_ended = True
         for scope in self._running:
             scope.cancel()
+        for program in self._live:
+            program.kill()
 
     async def git(
         self,
@@ -206,6 +245,13 @@ class BorrowedLease:
     async def invoke(self, command: Command) -> CommandResult:
         async with self.use():
             return await self._lease.invoke(self._watched(command))
+
+    async def spawn(self, command: Command) -> LiveProcess:
+        # What is said to such a program is a protocol's, not output for people: nobody but its owner sees it.
+        async with self.use():
+            program = await self._lease.spawn(command)
+            self._live.append(program)
+            return program
 
     async def upload(self, source: Path, destination: str) -> None:
         async with self.use():

@@ -2,7 +2,8 @@
 
 The invariant: when a call returns or raises, the program and everything that stayed in its session is gone, and no pipe
 that a grandchild holds open was waited for (CMD-01 to CMD-06, SEC-14). The environment is exactly what the caller
-gives. The only place in the product that starts programs other than git; called by leases, and through them by tools.
+gives. The only place in the product that starts programs other than git; called by leases, and through them by tools, and by
+`live_process.py` for programs that one talks to.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ async def run_process(
     Each channel keeps its last `retain` characters and `observe` sees all of them, in pieces that split no character;
     what it raises ends the program and is raised here. `timeout` after `deadline_s`; `process` when it cannot start.
     """
-    channels: dict[Channel, _Channel] = {name: _Channel(name, retain, observe) for name in ("stdout", "stderr")}
+    channels: dict[Channel, CapturedChannel] = {
+        name: CapturedChannel(name, retain, observe) for name in ("stdout", "stderr")
+    }
     process = await _start(arguments, cwd, environment, channels, stdin)
     try:
         with anyio.fail_after(deadline_s):
@@ -70,7 +73,7 @@ async def run_process(
         raise OutpostError("timeout", message, details) from error
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(process)
+            await end_program(process)
             for channel in channels.values():
                 channel.close()
     for channel in channels.values():
@@ -91,7 +94,7 @@ def forbid_inspection() -> bool:
     return bool(ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
 
-class _Channel:
+class CapturedChannel:
     """One output of a program: a pipe of our own, read by the event loop, of which the tail is kept."""
 
     def __init__(self, name: Channel, retain: int, observe: Observe | None) -> None:
@@ -168,17 +171,44 @@ async def _start(
     arguments: Sequence[str],
     cwd: Path,
     environment: Mapping[str, str],
-    channels: Mapping[Channel, _Channel],
+    channels: Mapping[Channel, CapturedChannel],
     stdin: bytes | None,
 ) -> asyncio.subprocess.Process:
     given = None if stdin is None else _readable(stdin)
     try:
+        return await start_program(
+            arguments,
+            cwd=cwd,
+            environment=environment,
+            stdin=asyncio.subprocess.DEVNULL if given is None else given.fileno(),
+            stdout=channels["stdout"].writing,
+            stderr=channels["stderr"].writing,
+        )
+    except BaseException:
+        for channel in channels.values():
+            channel.close()
+        raise
+    finally:
+        for channel in channels.values():
+            os.close(channel.writing)
+        if given is not None:
+            given.close()
+
+
+async def start_program(
+    arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
+) -> asyncio.subprocess.Process:
+    """Start a program in a session of its own, with these descriptors, which stay the caller's to close.
+
+    `process` when it cannot start. Cancelled half-way, what was started is ended first.
+    """
+    try:
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 *arguments,
-                stdin=asyncio.subprocess.DEVNULL if given is None else given,
-                stdout=channels["stdout"].writing,
-                stderr=channels["stderr"].writing,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 cwd=cwd,
                 env=environment,
                 start_new_session=True,
@@ -189,21 +219,12 @@ async def _start(
     except asyncio.CancelledError:
         # Cancelled half-way the event loop would end the program alone, and not what it has started.
         with anyio.CancelScope(shield=True):
-            await _end(await starting)
-        for channel in channels.values():
-            channel.close()
+            await end_program(await starting)
         raise
     except (OSError, ValueError) as error:
-        for channel in channels.values():
-            channel.close()
         reason = getattr(error, "strerror", None) or str(error)
         details = {"executable": arguments[0]}
         raise OutpostError("process", f"{arguments[0]} cannot be started: {reason}.", details) from error
-    finally:
-        for channel in channels.values():
-            os.close(channel.writing)
-        if given is not None:
-            given.close()
 
 
 def _readable(data: bytes) -> IO[bytes]:
@@ -225,18 +246,23 @@ def _die_with_parent() -> Callable[[], None]:
     return ask
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End what is left of the program's session: TERM, half a second, KILL."""
+async def end_program(process: asyncio.subprocess.Process, grace_s: float = _GRACE_S) -> None:
+    """End what is left of the program's session: TERM, half a second or the grace given, KILL."""
     if process.returncode is not None and not await to_thread.run_sync(_members, process.pid):
         return
     await to_thread.run_sync(_signal, process.pid, signal.SIGTERM)
-    with anyio.move_on_after(_GRACE_S):
+    with anyio.move_on_after(grace_s):
         await process.wait()
         while await to_thread.run_sync(_members, process.pid):  # noqa: ASYNC110 - no event tells of others' ends
             await anyio.sleep(_POLL_S)
         return
     await to_thread.run_sync(_signal, process.pid, signal.SIGKILL)
     await process.wait()
+
+
+def kill_program(process: asyncio.subprocess.Process) -> None:
+    """End the program's whole session at once, without waiting for it."""
+    _signal(process.pid, signal.SIGKILL)
 
 
 def _signal(session: int, number: signal.Signals) -> None:
