@@ -74,7 +74,7 @@ class WorktreeFilesOnDisk:
         if result.status != 0:
             raise OutpostError("workspace", f"git ls-files failed: {result.stderr.strip()}")
         gone = await self._git(["ls-files", "-z", "--deleted", "--", relative or "."], max_output=_LONGEST_LISTING)
-        return await to_thread.run_sync(_names, result.stdout, gone.stdout)
+        return await to_thread.run_sync(names_in, result.stdout, gone.stdout)
 
     def _relative(self, path: str) -> str:
         """The normalised path; the one with backslashes in its names where such a file stands."""
@@ -226,7 +226,8 @@ def _replace(place: Place, path: str, data: bytes, mode: int | None) -> None:
         raise refused(path, "kind", f"it cannot be written: {os.strerror(error.errno or 0)}.") from error
 
 
-def _names(listing: bytes, gone: bytes) -> tuple[str, ...]:
+def names_in(listing: bytes, gone: bytes) -> tuple[str, ...]:
+    """The names of a NUL-separated listing without those of another, sorted; those a tool cannot name are left out."""
     deleted = set(gone.split(b"\0"))
     names = []
     for name in listing.split(b"\0"):

@@ -171,7 +171,8 @@ class _Walk:
             folder = os.open(name, _FOLDER, dir_fd=self._folders[-1])
         except FileNotFoundError:
             if not self._create:
-                raise refused(self._path, "missing", "there is no such file or folder.") from None
+                at = "/".join((*self._names, name))
+                raise refused(self._path, "missing", "there is no such file or folder.", at=at) from None
             self._make(name)
             folder = os.open(name, _FOLDER, dir_fd=self._folders[-1])
         except OSError as error:

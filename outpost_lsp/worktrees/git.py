@@ -100,7 +100,7 @@ async def run_git(
     await _read_settings(repository)
     variables = hardening.variables(
         repository.environment,
-        repository.overrides.values,
+        (*repository.overrides.values, *repository.settings),
         index=index,
         glob_pathspecs=glob_pathspecs,
         extra=environment,
@@ -120,7 +120,8 @@ async def run_git(
 async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIterator[Process]:
     """A git process to talk with for as long as the context lasts; its error output is dropped."""
     await _read_settings(repository)
-    variables = hardening.variables(repository.environment, repository.overrides.values)
+    overrides = (*repository.overrides.values, *repository.settings)
+    variables = hardening.variables(repository.environment, overrides)
     named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
     process = await _start(named, variables, repository.top, has_input=True, stderr=subprocess.DEVNULL)
     try:

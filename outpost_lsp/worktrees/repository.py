@@ -15,7 +15,15 @@ from types import MappingProxyType
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.hardening import Setting
 
+ON_DEMAND_MARK = b"# outpost: filled on demand\n"
+
 _LONGEST_GIT_FILE = 65_536
+_ON_DEMAND_SETTINGS = (
+    ("core.sparseCheckout", "true"),
+    ("core.sparseCheckoutCone", "true"),
+    ("index.sparse", "true"),
+    ("sparse.expectFilesOutsideOfPatterns", "false"),
+)
 
 
 @dataclass(slots=True)
@@ -40,6 +48,8 @@ class Repository:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """What git sees of the host's environment."""
     overrides: Overrides = field(default_factory=Overrides, repr=False, compare=False)
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
+    """Settings that are passed with every call; kept out of the user's configuration files (SEC-06)."""
 
     @property
     def is_linked(self) -> bool:
@@ -61,7 +71,17 @@ class Repository:
 
     def at(self, directory: Path, git_dir: Path) -> Repository:
         """The same repository with another work tree and git directory."""
-        return replace(self, top=directory, git_dir=git_dir, prefix="", overrides=Overrides())
+        settings = on_demand_settings(git_dir)
+        return replace(self, top=directory, git_dir=git_dir, prefix="", overrides=Overrides(), settings=settings)
+
+
+def on_demand_settings(git_dir: Path) -> tuple[tuple[str, str], ...]:
+    """The settings of a worktree that the product fills on demand; none for any other git directory."""
+    try:
+        with (git_dir / "info" / "sparse-checkout").open("rb") as file:
+            return _ON_DEMAND_SETTINGS if file.readline() == ON_DEMAND_MARK else ()
+    except OSError:
+        return ()
 
 
 def administrative_directories(common_dir: Path) -> Sequence[Path]:
@@ -101,8 +121,14 @@ def discover(folder: Path, environment: Mapping[str, str]) -> Repository:
         if git_dir is not None:
             relative = asked.relative_to(top).as_posix()
             prefix = "" if relative == "." else relative
-            return Repository(top, git_dir, _common_directory(git_dir), prefix, MappingProxyType(dict(environment)))
-    raise OutpostError("workspace", f"{folder} is not in a git repository; run `git init` there, or open another one.")
+            host = MappingProxyType(dict(environment))
+            settings = on_demand_settings(git_dir)
+            return Repository(top, git_dir, _common_directory(git_dir), prefix, host, settings=settings)
+    raise OutpostError(
+        "workspace",
+        f"{folder} is not in a git repository; run `git init` there, or open another one.",
+        {"reason": "no-repository"},
+    )
 
 
 def refuse_redirection(repository: Repository, settings: Sequence[Setting]) -> None:

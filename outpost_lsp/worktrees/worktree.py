@@ -13,24 +13,29 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 from uuid import uuid4
 
 import anyio
 from anyio import to_thread
 
+from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.worktrees import registration
 from outpost_lsp.worktrees.changes import ChangeSet, change_set, freeze
-from outpost_lsp.worktrees.git import Repository, failed, run_git
+from outpost_lsp.worktrees.git import MAX_OUTPUT, Repository, failed, run_git
+from outpost_lsp.worktrees.on_demand import OnDemand, pays
 from outpost_lsp.worktrees.private_index import writing
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.submodules import lay_out_submodules
 
 _log = logging.getLogger(__name__)
+
+Fill = Literal["at once", "auto", "on demand"]
 
 TRASH: Final = ".trash"
 """Inside the folder of worktrees, so that moving there is a rename."""
@@ -40,6 +45,20 @@ _PAUSE_S = 0.05
 _CLEAN_UP_S = 10.0
 _SAFE_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LOCKED_BY_OTHERS = re.compile(r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref)", re.IGNORECASE)
+
+
+class GitCall(Protocol):
+    """The door to git, bound to a worktree."""
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        max_output: int = MAX_OUTPUT,
+        glob_pathspecs: bool = False,
+        deadline_s: float = 120.0,
+    ) -> Awaitable[GitResult]: ...
 
 
 @dataclass(slots=True)
@@ -56,6 +75,8 @@ class Worktree:
     notes: tuple[str, ...] = ()
     companions: tuple[Path, ...] = ()
     """Folders that go when the worktree goes."""
+    on_demand: OnDemand | None = None
+    """Where the files come from that are not laid out yet; `None` for a worktree that was checked out whole."""
     is_closed: bool = field(default=False, init=False)
 
     async def changes(self, *, deadline_s: float = 120.0) -> ChangeSet:
@@ -66,11 +87,23 @@ class Worktree:
         """What differs from the snapshot at the end of the run, kept by the worktree until it is removed."""
         return await freeze(self.repository, self.commit, deadline_s=deadline_s)
 
+    @property
+    def git(self) -> GitCall:
+        """The door to git, bound to this worktree, as leases take it."""
+        return partial(run_git, self.repository) if self.on_demand is None else self.on_demand.git
+
+    async def fill(self) -> None:
+        """Lay out what is not laid out yet: whoever reads the disk without asking needs it whole."""
+        if self.on_demand is not None:
+            await self.on_demand.fill()
+
     async def close(self, *, keep: bool) -> None:
         """Let go of the worktree: with `keep` it stays locked and registered, else it is gone from view on return."""
         if self.is_closed:
             return
         self.is_closed = True
+        if self.on_demand is not None:
+            await self.on_demand.aclose()
         if keep:
             return
         await remove_worktree(self.origin, self.directory)
@@ -89,8 +122,13 @@ class Leftover:
     reason: str
 
 
-async def open_worktree(repository: Repository, commit: str, directory: Path, *, run_id: str) -> Worktree:
+async def open_worktree(
+    repository: Repository, commit: str, directory: Path, *, run_id: str, fill: Fill = "at once"
+) -> Worktree:
     """A detached worktree of `commit` at ``directory/run_id``, locked in this process's name.
+
+    With `fill` other than ``at once`` the files of a large repository (``auto``) or of any (``on demand``) are laid out
+    when they are asked for; the lease must then get its git and its files from the worktree's `on_demand`.
 
     Registrations of one repository are made one at a time; the lock of another program is waited for, 5 s at most, and
     never removed (REL-13). What was begun is undone when the checkout fails: the fault carries git's own words (SNAP-08).
@@ -104,6 +142,10 @@ async def open_worktree(repository: Repository, commit: str, directory: Path, *,
         async with writing(repository):
             await _retry(repository, [*arguments, str(target), commit])
         view = repository.linked(target)
+        if fill == "on demand" or (fill == "auto" and await pays(repository, commit)):
+            on_demand = OnDemand(view, repository, commit)
+            await on_demand.begin()
+            return Worktree(on_demand.view, repository, target, commit, run_id, on_demand=on_demand)
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
         if checkout.status != 0:
             raise failed(["checkout"], checkout)
