@@ -237,8 +237,8 @@ def _same_indentation(source: SourceText, lines: list[str], indents: list[str], 
     if column:
         # The quote begins in the middle of a line: only the lines below it have an indentation to compare.
         return _equal_but_for_a_margin(there, here)
-    if not indents[0] and there == here:
-        # Somebody cut the white space before the first line and left the rest as it stands.
+    if there == here and source.indentations[first].endswith(indents[0]):
+        # Somebody cut white space before the first line and left the rest as it stands.
         return True
     return _equal_but_for_a_margin([source.indentations[first], *there], [indents[0], *here])
 

@@ -20,7 +20,7 @@ _KEPT_FORMATS: Final = frozenset("\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u06
 
 _FENCE: Final = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
 _BACKTICKS: Final = re.compile(r"`+")
-_LINK: Final = re.compile(r"\]\(\s*(<[^<>\n]*>?|[^\s)]*)(\)?)")
+_LINK: Final = re.compile(r"\]\(\s*([^\s)]*)(\)?)")
 _TAG: Final = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
 _IMAGE: Final = re.compile(r"(\\*)!\[")
 _BARE_ADDRESS: Final = re.compile(r"(?i)\b((?:http|ftp):)//|\b(www)\.|(?<=[\w.+-])(@)(?=[\w-]+\.)")
@@ -123,7 +123,10 @@ def _may_link(destination: str, bracket: str) -> bool:
     if not destination:
         # Where the text ends here, the destination may stand on the next line.
         return bool(bracket)
-    address = html.unescape(destination.strip("<>")).replace("\\", "")
+    if destination.startswith("<"):
+        # Readers differ in where such a destination ends.
+        return False
+    address = html.unescape(destination).replace("\\", "")
     if address.lower().startswith("https://"):
         return True
     before, colon, _ = address.partition(":")

@@ -64,12 +64,13 @@ def _placed(source: SourceText, anchor: Anchor, quoted: list[str], lines: list[s
         # The quote begins in the middle of a line, and so does what replaces it.
         rest = _moved(lines[1:], common_margin(here), common_margin(there))
         return anchor.start, line_end.join([lines[0].lstrip(), *rest])
-    first_is_cut = not indentation(quoted[0]) and bool(own) and bool(here) and here == there
-    if first_is_cut:
-        first = own + lines[0] if lines[0].strip() and not indentation(lines[0]) else lines[0]
+    given = indentation(quoted[0])
+    if bool(here) and here == there and own != given and own.endswith(given):
+        # White space before the first line was cut when the quote was copied; the rest stands as it is.
+        first = own + lines[0].removeprefix(given) if indentation(lines[0]) == given and lines[0].strip() else lines[0]
         moved = [first, *lines[1:]]
     else:
-        margin_here = common_margin([indentation(quoted[0]), *here])
+        margin_here = common_margin([given, *here])
         moved = _moved(lines, margin_here, common_margin([own, *there]))
     if moved[0].startswith(own):
         return anchor.start, line_end.join([moved[0][len(own) :], *moved[1:]])

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from outpost_lsp.errors import OutpostError
@@ -153,7 +153,7 @@ def _same(left: Any, right: Any) -> bool:
     # By JSON value: True is not 1, 1.0 is 1.
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
-    if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str | bytes):
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)

@@ -107,6 +107,8 @@ def test_TEXEC_12_broken_json_arrives_as_text_and_is_no_object():
         ({"const": None}, None, True),
         ({"const": None}, False, False),
         ({"const": "1"}, 1, False),
+        ({"enum": [""]}, [], False),
+        ({"enum": [[]]}, "", False),
         ({"minimum": 2}, "no number", True),
         ({"minLength": 2}, [], True),
         ({"type": "null"}, None, True),
