@@ -1,0 +1,172 @@
+-- `:Outpost ACTION ...`: one table of actions, each with its arguments and their completion.
+local client = require("outpost.client")
+local state = require("outpost.state")
+local windows = require("outpost.windows")
+
+local M = {}
+
+local scopes = { "uncommitted", "staged", "unstaged", "branch", "file", "selection", "workspace" }
+
+local function run_ids(only_running)
+  return function()
+    local ids = {}
+    for index = #state.order, 1, -1 do
+      local run = state.runs[state.order[index]]
+      if not only_running or state.is_running(run) then
+        table.insert(ids, run.id)
+      end
+    end
+    return ids
+  end
+end
+
+-- The run that was named, else the newest (running) one.
+local function the_run(id, running)
+  local run = id and state.runs[id] or state.newest(running)
+  if not run then
+    vim.notify(running and "outpost: nothing is running" or "outpost: no runs yet", vim.log.levels.WARN)
+  end
+  return run
+end
+
+local function here(finding_needed, act)
+  local finding = state.under_cursor()
+  if finding then
+    act(finding)
+  elseif finding_needed then
+    vim.notify("outpost: there is no finding on this line", vim.log.levels.WARN)
+  end
+end
+
+M.actions = {
+  review = {
+    complete = function() return scopes end,
+    run = function(words, context)
+      local scope = words[1] or (context.range > 0 and "selection" or "uncommitted")
+      local argument = { scope = scope, uri = vim.uri_from_bufnr(0) }
+      if scope == "selection" then
+        argument.range = {
+          start = { line = context.line1 - 1, character = 0 },
+          ["end"] = { line = context.line2, character = 0 },
+        }
+      elseif scope ~= "file" then
+        argument.uri = nil
+      end
+      client.command("review", argument)
+    end,
+  },
+  coordinate = {
+    run = function(words)
+      client.command("coordinate", { brief = table.concat(words, " ") })
+    end,
+  },
+  runs = { run = function() windows.runs() end },
+  findings = {
+    complete = function() return { "buffer" } end,
+    run = function(words) windows.quickfix(words[1] == "buffer" and vim.uri_from_bufnr(0) or nil) end,
+  },
+  cancel = {
+    complete = run_ids(true),
+    run = function(words)
+      local run = the_run(words[1], true)
+      if run then
+        client.command("cancel", { runId = run.id })
+      end
+    end,
+  },
+  steer = {
+    run = function(words)
+      local run = the_run(nil, true)
+      if run then
+        client.command("steer", { runId = run.id, text = table.concat(words, " ") }, function(result)
+          vim.notify("outpost: " .. result.delivery)
+        end)
+      end
+    end,
+  },
+  diff = {
+    complete = run_ids(false),
+    run = function(words)
+      local run = the_run(words[1], false)
+      if run then
+        client.command("diff", { runId = run.id }, windows.diff)
+      end
+    end,
+  },
+  apply = {
+    complete = run_ids(false),
+    run = function(words)
+      local run = the_run(words[1], false)
+      if not run then
+        return
+      end
+      client.command("apply", { runId = run.id }, function(result)
+        for _, conflict in ipairs(result.conflicts) do
+          vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
+        end
+        if #result.needsOwnAccept > 0 then
+          vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
+        end
+        if result.applied then
+          vim.notify("outpost: applied to " .. #result.files .. " files")
+        end
+      end)
+    end,
+  },
+  discard = {
+    complete = run_ids(false),
+    run = function(words)
+      local run = the_run(words[1], false)
+      if run then
+        client.command("discard", { runId = run.id })
+      end
+    end,
+  },
+  dismiss = {
+    run = function(words)
+      here(true, function(finding)
+        local reason = table.concat(words, " ")
+        client.command("dismiss", { findingId = finding.id, reason = reason ~= "" and reason or nil })
+      end)
+    end,
+  },
+  fix = {
+    run = function()
+      here(true, function(finding) client.command("fix", { findingId = finding.id }) end)
+    end,
+  },
+  clear = { run = function() client.command("clear") end },
+}
+
+local function names()
+  local all = vim.tbl_keys(M.actions)
+  table.sort(all)
+  return all
+end
+
+function M.run(context)
+  local words = vim.deepcopy(context.fargs)
+  local name = table.remove(words, 1)
+  local action = name and M.actions[name]
+  if not action then
+    vim.notify("outpost: one of " .. table.concat(names(), ", ") .. " is expected", vim.log.levels.ERROR)
+    return
+  end
+  action.run(words, context)
+end
+
+function M.complete(lead, line)
+  local words = vim.split(line, "%s+")
+  -- A range may stand before the command; the action is the word after it.
+  local position = #words - 1
+  local options = names()
+  if position > 1 then
+    local action = M.actions[words[2]]
+    options = action and action.complete and action.complete() or {}
+  end
+  return vim.tbl_filter(function(option)
+    return vim.startswith(option, lead)
+  end, options)
+end
+
+return M

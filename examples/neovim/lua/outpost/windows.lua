@@ -1,0 +1,107 @@
+-- What is drawn: the quickfix list of findings, the runs in a floating window, a diff in a tab.
+local state = require("outpost.state")
+
+local M = {}
+
+local kinds = { error = "E", warning = "W", information = "I", hint = "N" }
+
+function M.quickfix(uri)
+  local items = {}
+  for _, finding in ipairs(state.all_findings(uri)) do
+    if finding.status == "open" or finding.status == "stale" then
+      table.insert(items, {
+        filename = vim.uri_to_fname(finding.uri),
+        lnum = finding.range.start.line + 1,
+        col = finding.range.start.character + 1,
+        type = kinds[finding.severity],
+        text = finding.title .. " [" .. finding.code .. "]",
+      })
+    end
+  end
+  vim.fn.setqflist({}, " ", { title = "Outpost findings", items = items })
+  if #items > 0 then
+    vim.cmd("copen")
+  else
+    vim.notify("outpost: no findings")
+  end
+end
+
+local function describe(run)
+  local lines = { string.format("%s  %s  (%s)", run.status, run.title, run.agent) }
+  for _, agent in ipairs(state.subagents[run.id] or {}) do
+    table.insert(lines, string.format("  %s %s", agent.name, agent.status))
+  end
+  local routes = vim.tbl_map(function(route)
+    return route.choice
+  end, state.routes[run.id] or {})
+  if #routes > 0 then
+    table.insert(lines, "  routes: " .. table.concat(routes, " "))
+  end
+  for agent, used in pairs(state.usage[run.id] or {}) do
+    table.insert(lines, string.format("  %s: %d tokens in, %d out", agent, used.input, used.output))
+  end
+  table.insert(lines, string.format("  %d findings, id %s", run.findings, run.id))
+  for _, note in ipairs(run.notes or {}) do
+    table.insert(lines, "  " .. note)
+  end
+  if run.error and run.error ~= vim.NIL then
+    table.insert(lines, "  " .. run.error.message)
+  end
+  return lines
+end
+
+local function scratch(lines, filetype)
+  local buffer = vim.api.nvim_create_buf(false, true)
+  vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines)
+  vim.bo[buffer].modifiable = false
+  vim.bo[buffer].bufhidden = "wipe"
+  vim.bo[buffer].filetype = filetype
+  return buffer
+end
+
+-- The runs, newest first, in a floating window that follows them until it is closed with q.
+function M.runs()
+  local function lines()
+    local all = {}
+    for index = #state.order, 1, -1 do
+      vim.list_extend(all, describe(state.runs[state.order[index]]))
+    end
+    return #all > 0 and vim.tbl_map(function(line)
+      return (line:gsub("\n", " "))
+    end, all) or { "no runs yet" }
+  end
+  local buffer = scratch(lines(), "outpost-runs")
+  local width = math.min(100, vim.o.columns - 4)
+  local height = math.max(3, math.min(24, vim.o.lines - 6))
+  local window = vim.api.nvim_open_win(buffer, true, {
+    relative = "editor", width = width, height = height, border = "rounded", title = " Outpost runs ",
+    row = math.floor((vim.o.lines - height) / 2), col = math.floor((vim.o.columns - width) / 2), style = "minimal",
+  })
+  vim.keymap.set("n", "q", "<cmd>close<cr>", { buffer = buffer, nowait = true })
+  local group = vim.api.nvim_create_augroup("outpost-runs", { clear = true })
+  vim.api.nvim_create_autocmd("User", {
+    group = group,
+    pattern = "OutpostChanged",
+    callback = function()
+      if not vim.api.nvim_buf_is_valid(buffer) then
+        return true
+      end
+      vim.bo[buffer].modifiable = true
+      vim.api.nvim_buf_set_lines(buffer, 0, -1, false, lines())
+      vim.bo[buffer].modifiable = false
+    end,
+  })
+  return window
+end
+
+-- What a run changed, as a patch in a tab of its own.
+function M.diff(result)
+  if #result.files == 0 then
+    vim.notify("outpost: the run changed nothing")
+    return
+  end
+  vim.cmd("tabnew")
+  vim.api.nvim_win_set_buf(0, scratch(vim.split(result.patch, "\n"), "diff"))
+end
+
+return M

@@ -1,0 +1,128 @@
+-- The whole loop in a real Neovim: review, edits, code action, dismissal, delegation, steering, apply, cancel, exit.
+-- Started by test_neovim.py, which names the plugin, the server and the repository in the environment.
+local function say(...) io.stdout:write(table.concat(vim.tbl_map(tostring, { ... }), " ") .. "\n") end
+local function fail(why)
+  say("FAILED", why)
+  vim.cmd("cquit 1")
+end
+local function check(what, condition)
+  if not condition then fail(what) end
+  say("ok", what)
+end
+local function wait(what, condition)
+  if not vim.wait(60000, condition, 20) then fail("timed out: " .. what) end
+  say("ok", what)
+end
+
+local plugin, repository, model = os.getenv("OUTPOST_PLUGIN"), os.getenv("OUTPOST_REPOSITORY"), os.getenv("OUTPOST_MODEL_URL")
+vim.cmd("filetype on")
+vim.opt.runtimepath:append(plugin)
+vim.cmd("runtime plugin/outpost.lua")
+local progress, messages = {}, {}
+vim.api.nvim_create_autocmd("LspProgress", { callback = function(event)
+  progress[#progress + 1] = event.data.params.value.kind
+end })
+vim.notify = function(text) messages[#messages + 1] = text end
+
+vim.lsp.config("outpost", {
+  cmd = { os.getenv("OUTPOST_PYTHON"), "-m", "outpost_lsp", "serve" },
+  init_options = {
+    trusted = true,
+    settings = {
+      providers = { scripted = { kind = "openai", api = "chat", base_url = model } },
+      models = { scripted = { provider = "scripted", name = "scripted" } },
+      agents = {
+        writer = { model = "scripted", tools = { "files", "edit" } },
+        slow = { model = "scripted", tools = { "files" } },
+      },
+    },
+  },
+})
+vim.lsp.enable("outpost")
+vim.cmd.edit(repository .. "/app.py")
+wait("the server is there", function()
+  local client = vim.lsp.get_clients({ name = "outpost" })[1]
+  return client ~= nil and client.initialized
+end)
+local state = require("outpost.state")
+local buffer = vim.api.nvim_get_current_buf()
+
+-- Review: findings appear as diagnostics.
+vim.cmd("Outpost review")
+wait("the review ends", function() return state.newest() and state.newest().status == "succeeded" end)
+wait("findings are diagnostics", function() return #vim.diagnostic.get(buffer) >= 2 end)
+check("they are ours", vim.diagnostic.get(buffer)[1].source == "outpost")
+check("progress was shown", vim.tbl_contains(progress, "begin") and vim.tbl_contains(progress, "end"))
+
+local function of(code)
+  for _, diagnostic in ipairs(vim.diagnostic.get(buffer)) do
+    if diagnostic.code == code then return diagnostic end
+  end
+end
+local before = of("is-literal").lnum
+
+-- They move with the text.
+vim.api.nvim_buf_set_lines(buffer, 0, 0, false, { "# one", "# two", "# three" })
+wait("findings follow an edit", function() return of("is-literal") and of("is-literal").lnum == before + 3 end)
+
+-- The quickfix list and the code action.
+vim.cmd("Outpost findings buffer")
+check("the quickfix list has them", #vim.fn.getqflist() >= 2)
+vim.cmd("cclose")
+vim.api.nvim_win_set_cursor(0, { of("is-literal").lnum + 1, 5 })
+vim.lsp.buf.code_action({ apply = true, filter = function(action) return action.isPreferred end })
+wait("the fix is in the buffer", function()
+  return table.concat(vim.api.nvim_buf_get_lines(buffer, 0, -1, false), "\n"):find('path == "x"', 1, true) ~= nil
+end)
+
+-- Dismissal.
+local left = of("undefined-name")
+vim.api.nvim_win_set_cursor(0, { left.lnum + 1, 5 })
+local count = #vim.diagnostic.get(buffer)
+vim.cmd("Outpost dismiss meant so")
+wait("a dismissed finding is gone", function() return #vim.diagnostic.get(buffer) < count end)
+
+-- Delegation with routes and usage.
+vim.cmd("Outpost coordinate review the uncommitted changes")
+wait("a delegation is seen", function()
+  local run = state.newest()
+  return run.agent == "coordinator" and run.status == "succeeded" and #(state.subagents[run.id] or {}) > 0
+end)
+check("usage was told", state.usage[state.newest().id] ~= nil)
+local window = require("outpost.windows").runs()
+check("the runs window shows it", table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("coordinator", 1, true) ~= nil)
+vim.api.nvim_win_close(window, true)
+check("the statusline tells", state.statusline() ~= "")
+
+-- An agent that writes: diff and apply.
+local client = require("outpost.client")
+client.command("dispatch", { agent = "writer", brief = "write it" })
+wait("the writer ends with changes", function()
+  local run = state.newest()
+  return run.agent == "writer" and run.status == "succeeded" and run.disposition == "pending"
+end)
+vim.cmd("Outpost diff")
+wait("the diff is in a tab", function()
+  return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("+written", 1, true) ~= nil
+end)
+vim.cmd("tabclose")
+vim.cmd("Outpost apply")
+wait("what it changed is applied", function() return state.newest().disposition == "applied" end)
+
+-- A slow agent: steer and cancel.
+client.command("dispatch", { agent = "slow", brief = "wait for me" })
+wait("the slow one runs", function()
+  local run = state.newest(true)
+  return run ~= nil and run.agent == "slow" and run.status == "running"
+end)
+vim.cmd("Outpost steer look at the tests too")
+vim.wait(300)
+vim.cmd("Outpost cancel")
+wait("it is cancelled", function() return state.newest().status == "cancelled" end)
+
+-- Exit.
+local connected = vim.lsp.get_clients({ name = "outpost" })[1]
+connected:stop()
+wait("the server has gone", function() return connected:is_stopped() end)
+say("PASSED", tostring(vim.version()))
+vim.cmd("qall!")
