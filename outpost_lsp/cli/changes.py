@@ -50,7 +50,7 @@ async def _apply(options: argparse.Namespace) -> int:
 
 async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | None, told_to: TextIO) -> int:
     """Apply a run's changes on disk and say what was done; the exit status."""
-    top = workspace.repository.top
+    top = workspace.top
 
     async def write(operations: Sequence[FileOperation]) -> bool:
         await land(top, operations)

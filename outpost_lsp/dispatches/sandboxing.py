@@ -15,13 +15,15 @@ from typing import Literal, Protocol
 
 import anyio
 
+from outpost_lsp.dispatches.furnishing import Furnishing, confinement_for, furnish, remove_stand_in
 from outpost_lsp.domain.sandbox import Lease
-from outpost_lsp.sandbox.confinement import Confinement
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.lease import HostLease
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
 from outpost_lsp.worktrees.changes import ChangeSet, change_set
 from outpost_lsp.worktrees.git import Repository, find_repository, run_git
+from outpost_lsp.worktrees.plain_folder import open_plain_folder
 from outpost_lsp.worktrees.snapshot import Snapshot, take_snapshot
 from outpost_lsp.worktrees.worktree import Worktree, open_worktree
 
@@ -65,6 +67,7 @@ class WorktreeSandboxProvider:
 
     `snapshot` may be one that was taken before, for instance by a review's preparation. `unsaved` maps
     repository-relative paths to the text of open buffers. `environment` is what commands get besides the allow-list.
+    With `plain_folders` a folder that is no repository is worked on as a bounded copy (SNAP-09).
     """
 
     name = "worktree"
@@ -81,7 +84,8 @@ class WorktreeSandboxProvider:
         unsaved: Mapping[str, str | bytes] | None = None,
         keep: Keep = "changed",
         environment: Mapping[str, str] | None = None,
-        confinement: Confinement | None = None,
+        furnishing: Furnishing | None = None,
+        plain_folders: bool = False,
         directory: Path | None = None,
         git_timeout_s: float = 120.0,
     ) -> None:
@@ -93,21 +97,52 @@ class WorktreeSandboxProvider:
         self.unsaved = dict(unsaved or {})
         self.keep = keep
         self.environment = dict(environment or {})
-        self.confinement = confinement
+        self.furnishing = furnishing or Furnishing()
+        self.plain_folders = plain_folders
         self.directory = directory
         self.git_timeout_s = git_timeout_s
 
     async def conversations(self, folder: Path) -> ConversationStore:
         """Where the transcripts of this repository's dispatches are, without allocating anything."""
-        repository = await find_repository(folder)
+        try:
+            repository = await find_repository(folder)
+        except OutpostError:
+            if not self.plain_folders:
+                raise
+            return conversations_of(self.layout.for_repository(folder, worktrees=self.directory))
         return conversations_of(self.layout.for_repository(repository.common_dir, worktrees=self.directory))
 
     @asynccontextmanager
     async def open(self, folder: Path, run_id: str, /) -> AsyncIterator[OpenedSandbox]:
         """Snapshot the repository, open a worktree of it and lend it out."""
-        repository = await find_repository(folder)
-        layout = self.layout.for_repository(repository.common_dir, worktrees=self.directory)
-        snapshot = self.snapshot or await take_snapshot(
+        try:
+            repository = await find_repository(folder)
+        except OutpostError as fault:
+            if not self.plain_folders or fault.details.get("reason") != "no-repository":
+                raise
+            layout = self.layout.for_repository(folder, worktrees=self.directory)
+            worktree, snapshot = await open_plain_folder(folder, layout.worktrees, run_id=run_id, unsaved=self.unsaved)
+        else:
+            layout = self.layout.for_repository(repository.common_dir, worktrees=self.directory)
+            snapshot = self.snapshot or await self._snapshot(repository)
+            worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id)
+        async with self._closing(layout, worktree) as opened:
+            stand_in = layout.cache / "git" / run_id
+            lease = HostLease(
+                worktree.directory,
+                layout.cache / "home" / run_id,
+                git=partial(run_git, worktree.repository),
+                environment=self.environment,
+                confinement=await confinement_for(self.furnishing, worktree, stand_in),
+            )
+            notes = [*snapshot.notes, *worktree.notes]
+            sandbox = OpenedSandbox(lease, worktree.directory, worktree.origin, snapshot, worktree, layout, notes)
+            opened.append(sandbox)
+            notes += await furnish(self.furnishing, worktree.origin, snapshot, lease)
+            yield sandbox
+
+    async def _snapshot(self, repository: Repository) -> Snapshot:
+        return await take_snapshot(
             repository,
             uncommitted=self.uncommitted,
             untracked=self.untracked,
@@ -115,20 +150,21 @@ class WorktreeSandboxProvider:
             unsaved=self.unsaved,
             deadline_s=self.git_timeout_s,
         )
-        worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id)
-        lease = HostLease(
-            worktree.directory,
-            layout.cache / "home" / run_id,
-            git=partial(run_git, worktree.repository),
-            environment=self.environment,
-            confinement=self.confinement,
-        )
-        sandbox = OpenedSandbox(lease, worktree.directory, repository, snapshot, worktree, layout, [*snapshot.notes])
+
+    @asynccontextmanager
+    async def _closing(self, layout: RepositoryLayout, worktree: Worktree) -> AsyncIterator[list[OpenedSandbox]]:
+        """Whatever happens while a worktree is furnished or used, it is let go of."""
+        opened: list[OpenedSandbox] = []
         try:
-            yield sandbox
+            yield opened
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
-                await self._close(sandbox, worktree)
+                if opened:
+                    await self._close(opened[0], worktree)
+                else:
+                    await worktree.close(keep=False)
+                if self.furnishing.is_confined:
+                    await remove_stand_in(layout.cache / "git" / worktree.run_id)
 
     async def _close(self, sandbox: OpenedSandbox, worktree: Worktree) -> None:
         await sandbox.lease.release()

@@ -18,6 +18,7 @@ import anyio
 
 from outpost_lsp.config.build import AgentRun
 from outpost_lsp.dispatches.dispatch import dispatch
+from outpost_lsp.dispatches.furnishing import Furnishing
 from outpost_lsp.dispatches.observe import ObservationHub
 from outpost_lsp.dispatches.options import AnyAgent, Continuation, Journal
 from outpost_lsp.dispatches.recording import ReplayAgent
@@ -56,6 +57,8 @@ class Assignment:
     unsaved: Mapping[str, str] = field(default_factory=dict)
     continuation: Continuation | None = None
     keep: Keep | None = None
+    sandbox: OpenedSandbox | None = None
+    """A sandbox that is open already and stays so; otherwise one is opened for the run."""
     is_replay: bool = False
     """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
 
@@ -83,15 +86,19 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     handle.note(*agent.notes)
     publish = _keep_quiet if assignment.is_replay else workspace.board.publish
     observer = RunObserver(handle, outpost.tell, publish, agent.prices)
-    sandboxes = _Watched(_provider(outpost, workspace, assignment), handle, workspace)
+    provider = sandbox_provider(
+        outpost, workspace, snapshot=assignment.snapshot, unsaved=assignment.unsaved, keep=assignment.keep
+    )
+    sandboxes = _Watched(provider, handle, workspace)
     steering = None if assignment.is_replay else Steering()
     handle.steering = steering
     try:
         result = await dispatch(
-            workspace.repository.top,
+            workspace.top,
             agent.agent,
             assignment.brief,
-            sandbox_provider=sandboxes,
+            sandbox_provider=sandboxes if assignment.sandbox is None else None,
+            sandbox=assignment.sandbox,
             observation=ObservationHub([observer], verbose=settings.runs.verbose),
             steering=steering,
             continuation=assignment.continuation,
@@ -175,17 +182,33 @@ class _Watched:
             self.changes = sandbox.changes
 
 
-def _provider(outpost: Outpost, workspace: Workspace, assignment: Assignment) -> WorktreeSandboxProvider:
+def sandbox_provider(
+    outpost: Outpost,
+    workspace: Workspace,
+    *,
+    snapshot: Snapshot | None = None,
+    unsaved: Mapping[str, str] | None = None,
+    keep: Keep | None = None,
+) -> WorktreeSandboxProvider:
+    """What opens the worktrees of a workspace's runs, by its settings."""
     sandbox = workspace.settings.sandbox
     return WorktreeSandboxProvider(
         layout=outpost.layout,
-        snapshot=assignment.snapshot,
+        snapshot=snapshot,
         uncommitted=sandbox.uncommitted,
         untracked=sandbox.untracked,
         max_untracked_mib=sandbox.max_untracked_mib,
-        unsaved=assignment.unsaved if sandbox.unsaved else {},
-        keep=assignment.keep or sandbox.keep,
+        unsaved=unsaved if sandbox.unsaved else None,
+        keep=keep or sandbox.keep,
         environment={name: outpost.environment[name] for name in sandbox.environment if name in outpost.environment},
+        furnishing=Furnishing(
+            copy_ignored=sandbox.copy_ignored,
+            with_include_file=workspace.is_trusted,
+            setup=sandbox.setup,
+            is_confined=sandbox.shell == "confined" and workspace.can_confine,
+            readable=tuple(Path(folder).expanduser() for folder in sandbox.readable),
+        ),
+        plain_folders=not workspace.has_repository,
         directory=Path(sandbox.directory).expanduser() if sandbox.directory else None,
         git_timeout_s=sandbox.git_timeout_s,
     )

@@ -226,7 +226,7 @@ async def _checked(workspace: Workspace, agent: str, brief: str) -> None:
     check_agent(workspace.settings, agent)
     if not brief.strip():
         raise configuration("brief: text that is not blank is expected", field="brief")
-    _ = workspace.repository
+    workspace.check_workable()
 
 
 def _offsets(source: SourceText, span: Span) -> tuple[int, int]:

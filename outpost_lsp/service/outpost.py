@@ -21,6 +21,7 @@ from outpost_lsp.config.schema import Settings
 from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.steering import ANYONE, Delivery, Target
+from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.handle import RunHandle
@@ -60,6 +61,7 @@ class Outpost:
         self.environment = environment
         self.offline = offline
         self._ask_client = ask_client
+        self._can_confine: bool | None = None
         self.slots = Slots()
         self._workspaces: dict[Path, Workspace] = {}
         self.live = LiveRuns(self.tell)
@@ -145,7 +147,14 @@ class Outpost:
             limits=limits,
             folder=workspace.folder,
             is_trusted=workspace.is_trusted,
+            confinement_works=workspace.can_confine,
         )
+
+    async def can_confine(self) -> bool:
+        """Whether commands can run confined on this machine; looked up once."""
+        if self._can_confine is None:
+            self._can_confine = (await probe_confinement(path=self.environment.get("PATH", ""))).is_available
+        return self._can_confine
 
     # Runs
 

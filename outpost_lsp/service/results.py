@@ -8,6 +8,7 @@ folder for as long as runs are kept. Nothing here writes to the user's files: ap
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
 from outpost_lsp.worktrees.changes import ChangeSet, changed_files, freeze, patch
 from outpost_lsp.worktrees.contents import FileVersions, versions_of
 from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.hardening import host_environment
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.worktree import remove_worktree
 
@@ -60,8 +62,11 @@ async def keep_result(workspace: Workspace, run_id: str, worktree: Repository, s
     changes = await freeze(worktree, snapshot)
     if not changes.is_empty:
         await save_bundle(worktree, changes, _bundle(workspace, run_id))
-        known = workspace.runs.details(run_id)
-        workspace.runs.save_details(run_id, known | {"snapshot": snapshot, "result": changes.commit})
+        known = workspace.runs.details(run_id) | {"snapshot": snapshot, "result": changes.commit}
+        if not workspace.has_repository:
+            # The copy of a plain folder has a git directory of its own, which nothing else leads to.
+            known |= {"copy": str(worktree.top), "copyGitDirectory": str(worktree.git_dir)}
+        workspace.runs.save_details(run_id, known)
     return changes
 
 
@@ -79,7 +84,7 @@ async def diff(workspace: Workspace, run: Run) -> RunDiff:
     changes = await _result(workspace, run)
     if changes is None:
         return RunDiff((), b"")
-    repository = workspace.repository
+    repository = _repository(workspace, run.id)
     return RunDiff(
         await versions_of(repository, changes),
         await patch(repository, changes.base, changes.commit, max_output=_LARGEST_PATCH),
@@ -103,7 +108,7 @@ async def apply(
     changes = await _result(workspace, run)
     if changes is None or run.disposition not in ("pending", "applied"):
         raise configuration(f"run {run.id} has no changes to apply ({run.disposition})", runId=run.id)
-    repository = workspace.repository
+    repository = _repository(workspace, run.id)
     versions = await versions_of(repository, changes)
     chosen = choose(versions, paths=paths, hunks=hunks)
     landing = await plan(repository, chosen.versions, present)
@@ -145,7 +150,9 @@ async def _result(workspace: Workspace, run: Run) -> ChangeSet | None:
     snapshot, result = details.get("snapshot"), details.get("result")
     if not isinstance(snapshot, str) or not isinstance(result, str):
         return None
-    repository = workspace.repository
+    repository = _repository(workspace, run.id)
+    if not await to_thread.run_sync(repository.git_dir.is_dir):
+        return None
     if not await _has_commit(repository, result):
         bundle = _bundle(workspace, run.id)
         if not await to_thread.run_sync(bundle.exists):
@@ -154,6 +161,17 @@ async def _result(workspace: Workspace, run: Run) -> ChangeSet | None:
     tree = await run_git(repository, ["rev-parse", "--verify", f"{result}^{{tree}}"], check=True)
     files = await changed_files(repository, snapshot, result)
     return ChangeSet(snapshot, tree.stdout.decode("ascii").strip(), result, files)
+
+
+def _repository(workspace: Workspace, run_id: str) -> Repository:
+    """Where a run's result is: the user's repository, or for a plain folder the copy that the run worked on."""
+    if workspace.has_repository:
+        return workspace.repository
+    details = workspace.runs.details(run_id)
+    if "copyGitDirectory" not in details:
+        return workspace.repository
+    git_dir = Path(details["copyGitDirectory"])
+    return Repository(Path(details["copy"]), git_dir, git_dir, environment=host_environment())
 
 
 async def _has_commit(repository: Repository, commit: str) -> bool:
@@ -181,6 +199,11 @@ def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersio
 async def _settle(workspace: Workspace, run_id: str, disposition: Disposition) -> None:
     """Record what became of the changes, then let go of the worktree; the bundle stays, so that it can be reopened."""
     workspace.change_run(run_id, disposition=disposition)
+    if not workspace.has_repository:
+        repository = _repository(workspace, run_id)
+        for place in (repository.top, repository.git_dir):
+            await to_thread.run_sync(shutil.rmtree, place, True)
+        return
     folder = workspace.layout.worktrees / run_id
     try:
         for entry in await to_thread.run_sync(administrative_directories, workspace.repository.common_dir):

@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from outpost_lsp.config.build import AgentRun, check_agent
+from anyio import to_thread
+
+from outpost_lsp.config.build import check_agent
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope, Run
+from outpost_lsp.errors import configuration
+from outpost_lsp.review.brief import scope_title
 from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
-from outpost_lsp.service.carrying import Assignment, carry
+from outpost_lsp.service.carrying import Assignment, carry, sandbox_provider
 from outpost_lsp.service.handle import RunHandle
-from outpost_lsp.tools.findings import FindingScope
 from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository
 
@@ -45,6 +49,14 @@ class PlannedReview:
 
     async def perform(self, handle: RunHandle) -> None:
         """The run's job."""
+        if self.prepared.is_empty:
+            await self.carried(handle)
+            return
+        async with self.outpost.place(self.workspace, handle):
+            await self.carried(handle)
+
+    async def carried(self, handle: RunHandle, sandbox: OpenedSandbox | None = None) -> None:
+        """Carry an agent over what was prepared, in an open sandbox when one is given, and end the run."""
         prepared, workspace = self.prepared, self.workspace
         handle.record(base=prepared.snapshot.head, notes=prepared.notes)
         handle.snapshot = prepared.snapshot.commit
@@ -52,17 +64,14 @@ class PlannedReview:
             await self._replace_earlier(handle, {self.agent})
             handle.finish("succeeded", text=prepared.notes[-1] if prepared.notes else "Nothing to review.")
             return
-        async with self.outpost.place(workspace, handle):
-            scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
-            assignment = Assignment(
-                agent=self._built(scope), brief=prepared.brief, snapshot=prepared.snapshot, keep="changed"
-            )
-            result = await carry(self.outpost, workspace, handle, assignment)
-            await self._replace_earlier(handle, {self.agent, *handle.agents, *_reporters(handle)})
-            handle.finish("succeeded", text=result.text)
-
-    def _built(self, scope: FindingScope) -> AgentRun:
-        return self.outpost.build(self.workspace, self.agent, finding_scope=scope)
+        scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
+        agent = self.outpost.build(workspace, self.agent, finding_scope=scope)
+        assignment = Assignment(
+            agent=agent, brief=prepared.brief, snapshot=prepared.snapshot, keep="changed", sandbox=sandbox
+        )
+        result = await carry(self.outpost, workspace, handle, assignment)
+        await self._replace_earlier(handle, {self.agent, *handle.agents, *_reporters(handle)})
+        handle.finish("succeeded", text=result.text)
 
     async def _replace_earlier(self, handle: RunHandle, agents: set[str]) -> None:
         """A finished review replaces those agents' earlier findings in its scope, and only those."""
@@ -94,6 +103,37 @@ class PlannedReview:
         return before == await _text(repository, snapshot.commit, finding.path)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFolderReview:
+    """A review in a folder that is no repository: of a copy, which is made when the run has its place (SNAP-09)."""
+
+    outpost: Outpost
+    workspace: Workspace
+    scope: ReviewScope
+    agent: str
+    brief: str | None
+    unsaved: Mapping[str, str]
+
+    @property
+    def title(self) -> str:
+        """The run in one line."""
+        return scope_title(self.scope, "")
+
+    async def perform(self, handle: RunHandle) -> None:
+        """The run's job."""
+        workspace = self.workspace
+        provider = sandbox_provider(self.outpost, workspace, unsaved=self.unsaved, keep="changed")
+        async with (
+            self.outpost.place(workspace, handle),
+            provider.open(workspace.folder, handle.run.id) as sandbox,
+        ):
+            assert sandbox.repository is not None
+            settings = review_settings(workspace.settings)
+            prepared = await prepare_review(sandbox.repository, self.scope, brief=self.brief, settings=settings)
+            planned = PlannedReview(outpost=self.outpost, workspace=workspace, prepared=prepared, agent=self.agent)
+            await planned.carried(handle, sandbox)
+
+
 async def plan_review(
     outpost: Outpost,
     workspace: Workspace,
@@ -101,12 +141,19 @@ async def plan_review(
     agent: str,
     brief: str | None,
     unsaved: Mapping[str, str],
-) -> PlannedReview:
-    """Check and prepare a review. Raises `configuration` for what names nothing, `workspace` without a repository."""
+) -> PlannedReview | PlannedFolderReview:
+    """Check and prepare a review. Raises `configuration` for what names nothing, `workspace` where none can work."""
     await workspace.ready()
     check_agent(workspace.settings, agent)
+    workspace.check_workable()
     if not workspace.has_repository:
         refuse_without_repository(scope, workspace.folder)
+        for path in scope.paths:
+            if not await to_thread.run_sync((workspace.folder / path).exists):
+                raise configuration(f"paths: there is no {path} in {workspace.folder}", field="paths", path=path)
+        return PlannedFolderReview(
+            outpost=outpost, workspace=workspace, scope=scope, agent=agent, brief=brief, unsaved=unsaved
+        )
     prepared = await prepare_review(
         workspace.repository,
         scope,

@@ -67,6 +67,8 @@ class Workspace:
         self._opening: asyncio.Task[None] | None = None
         self._reaping: asyncio.Task[None] | None = None
         self._told_refusals: set[str] = set()
+        self.can_confine = False
+        """Whether commands can run confined; looked up when the settings ask for it."""
         self._loaded = self._load(None)
         self._services = outpost.make_services(self._loaded.settings)
         self._retired: list[Services] = []
@@ -111,6 +113,7 @@ class Workspace:
             self._services = self._outpost.make_services(self._loaded.settings)
         self.tell_refusals()
         if self.is_ready:
+            self.can_confine = await self._look_up_confinement()
             self._follow_dismissals()
 
     def tell_refusals(self) -> None:
@@ -152,6 +155,12 @@ class Workspace:
             return self._repository
         raise self._repository_fault or configuration(f"{self.folder} is not opened yet")
 
+    def check_workable(self) -> None:
+        """Raise the fault that keeps every run from working here; a plain folder is worked on as a copy (SNAP-09)."""
+        fault = self._repository_fault
+        if fault is not None and fault.details.get("reason") != "no-repository":
+            raise fault
+
     def relative(self, path: Path, *, spelled: str = "") -> str:
         """A path as the repository spells it; `configuration` for one outside."""
         real = Path(os.path.realpath(path.parent)) / path.name if path.name not in ("", "..") else path.resolve()
@@ -178,12 +187,16 @@ class Workspace:
             self._repository = await find_repository(self.folder)
         except OutpostError as fault:
             self._repository_fault = fault
+        self.can_confine = await self._look_up_confinement()
         await asyncio.to_thread(self._open_stores)
         for run in await asyncio.to_thread(self.runs.mark_interrupted):
             logger.info("run %s was interrupted: its process is gone", run.id)
         if self._repository is not None:
             self._reaping = asyncio.get_running_loop().create_task(self._reap(self._repository))
         self.tell_refusals()
+
+    async def _look_up_confinement(self) -> bool:
+        return self.settings.sandbox.shell == "confined" and await self._outpost.can_confine()
 
     def _open_stores(self) -> None:
         common = self._repository.common_dir if self._repository is not None else self.folder
@@ -259,7 +272,7 @@ class Workspace:
     async def reviewed_texts(self, commit: str, paths: Iterable[str]) -> dict[str, str]:
         """The texts of files as they were reviewed; those that cannot be read are left out."""
         texts: dict[str, str] = {}
-        for path in paths if commit else ():
+        for path in paths if commit and self.has_repository else ():
             try:
                 data = await file_at(self.repository, commit, path, _LARGEST_SHOWN)
             except OutpostError:

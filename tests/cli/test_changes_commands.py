@@ -185,3 +185,18 @@ def test_what_a_killed_run_had_changed_is_offered_at_the_next_start(program: Pro
     assert (run["status"], run["disposition"], run["changes"]["files"]) == ("interrupted", "pending", 1)
     assert program("apply", run["id"], cwd=project.path).status == 0
     assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
+
+
+def test_SNAP_09_an_agent_changes_a_copy_of_a_plain_folder_until_it_is_applied(
+    program: Program, project: RealRepository
+) -> None:
+    folder = project.path.parent / "plain"
+    folder.mkdir()
+    (folder / "README.md").write_text("shop\n", "utf-8")
+    run = changed(program, RealRepository(folder))
+    assert run["disposition"] == "pending"
+    assert (folder / "README.md").read_text("utf-8") == "shop\n"
+    assert "+changed by an agent" in program("diff", run["id"], cwd=folder).out
+    assert program("apply", run["id"], cwd=folder).out == "applied README.md\n"
+    assert (folder / "README.md").read_text("utf-8") == NEW_TEXT
+    assert program("apply", run["id"], cwd=folder).status == 2

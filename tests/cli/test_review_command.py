@@ -194,6 +194,19 @@ def test_a_folder_without_a_repository_ends_with_2_and_says_what_works(program: 
     assert "--all" in ended.err
 
 
+def test_SNAP_09_a_plain_folder_is_reviewed_as_a_whole_and_left_as_it_is(program: Program, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a.py").write_text(SLIP, "utf-8")
+    ended = program("review", "--all", "--format", "json", cwd=folder)
+    assert ended.status == 1
+    [finding] = ended.json["findings"]
+    assert finding["uri"] == (folder / "sub" / "a.py").as_uri()
+    assert sorted(path.name for path in folder.rglob("*")) == ["a.py", "sub"]
+    assert program("review", "--all", "missing.py", cwd=folder).status == 2
+    assert len(program("runs", "--json", cwd=folder).json) == 1
+
+
 def test_a_bare_repository_ends_with_2_and_one_clear_sentence(program: Program, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "origin")
     repository.git("clone", "-q", "--bare", str(repository.path), str(tmp_path / "bare.git"))
