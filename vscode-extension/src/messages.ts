@@ -1,0 +1,76 @@
+/**
+ * What the server wants the person to read, with buttons that lead on.
+ *
+ * The message that closes a run comes just before the notification that ends it; both together say which buttons help.
+ */
+
+import { isLive, type Run } from "./protocol";
+import type { MessageParams } from "./server/connection";
+
+/** A button and the command behind it. */
+export interface Choice {
+  readonly title: string;
+  readonly command: string;
+  readonly argument?: unknown;
+}
+
+export type Show = (kind: number, message: string, choices: readonly Choice[]) => void;
+
+const PATIENCE_MS = 300;
+
+export class Messages {
+  private waiting: { params: MessageParams; timer: NodeJS.Timeout } | undefined;
+
+  constructor(
+    private readonly show: Show,
+    private readonly patienceMs = PATIENCE_MS,
+  ) {}
+
+  take(params: MessageParams): void {
+    this.flush([]);
+    const timer = setTimeout(() => {
+      this.flush([]);
+    }, this.patienceMs);
+    this.waiting = { params, timer };
+  }
+
+  /** A run changed; when it ended and the waiting message is about it, the message gets its buttons. */
+  runChanged(run: Run): void {
+    if (this.waiting !== undefined && !isLive(run)) {
+      this.flush(choicesFor(run));
+    }
+  }
+
+  dispose(): void {
+    clearTimeout(this.waiting?.timer);
+    this.waiting = undefined;
+  }
+
+  private flush(choices: readonly Choice[]): void {
+    const waiting = this.waiting;
+    if (waiting !== undefined) {
+      clearTimeout(waiting.timer);
+      this.waiting = undefined;
+      this.show(waiting.params.type, waiting.params.message, choices);
+    }
+  }
+}
+
+/** What one may want to do next with a run that ended. */
+export function choicesFor(run: Run): Choice[] {
+  const argument = run.id;
+  const choices: Choice[] = [];
+  if (run.findings > 0) {
+    choices.push({ title: "Show Findings", command: "outpost.findings.focus" });
+  }
+  if (run.disposition === "pending") {
+    choices.push({ title: "Show Changes", command: "outpost.ui.showChanges", argument });
+  }
+  if (run.status === "interrupted" || (run.status === "failed" && run.conversation !== undefined)) {
+    choices.push({ title: "Continue", command: "outpost.ui.continue", argument });
+  }
+  if (run.status !== "cancelled" && choices.length < 2) {
+    choices.push({ title: "Show Timeline", command: "outpost.ui.showTimeline", argument });
+  }
+  return choices;
+}
