@@ -53,6 +53,14 @@ class Client:
         return get_capability(self.capabilities, "text_document.code_action.code_action_literal_support") is not None
 
     @property
+    def resource_operations(self) -> frozenset[str]:
+        """What it can do to files in an edit: `create`, `rename`, `delete`."""
+        known = get_capability(self.capabilities, "workspace.workspace_edit.resource_operations")
+        if not known or not self.can("workspace.workspace_edit.document_changes"):
+            return frozenset()
+        return frozenset(str(getattr(kind, "value", kind)) for kind in known)
+
+    @property
     def knows_model_tag(self) -> bool:
         """Whether a code action can be marked as written by a model."""
         tags = get_capability(self.capabilities, "text_document.code_action.tag_support.value_set")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.errors import OutpostError
@@ -34,22 +35,24 @@ def execute(desk: Desk, name: str, arguments: Any, token: Token | None) -> Resul
         raise RequestFault(INVALID_PARAMS, f"command: there is no command {name!r}")
     try:
         params = shapes.parse(name, arguments)
+        fields = frozenset(field.alias or key for key, field in type(params).model_fields.items())
     except shapes.ArgumentsError as error:
         raise RequestFault(INVALID_PARAMS, str(error)) from None
     try:
         result = handler(desk, params, token)
     except OutpostError as error:
-        raise fault_of(error) from error
+        raise fault_of(error, fields) from error
     if isinstance(result, dict):
         return result
-    return _translated(result)
+    return translated(result, fields)
 
 
-async def _translated(work: Awaitable[Result]) -> Result:
+async def translated(work: Awaitable[Result], fields: frozenset[str] = frozenset()) -> Result:
+    """What `work` gives, its faults as errors of the protocol."""
     try:
         return await work
     except OutpostError as error:
-        raise fault_of(error) from error
+        raise fault_of(error, fields) from error
 
 
 def when_ready(work: Callable[[Desk, Any], Result]) -> Handler:
@@ -68,17 +71,11 @@ def when_ready(work: Callable[[Desk, Any], Result]) -> Handler:
     return handle
 
 
-def fault_of(error: OutpostError) -> RequestFault:
-    """The JSON-RPC error of a fault."""
-    field = error.details.get("field")
-    if error.code == "configuration" and isinstance(field, str):
-        shown = _FIELDS.get(field, field)
-        text = error.message.removeprefix(f"{field}: ")
-        return RequestFault(INVALID_PARAMS, f"{shown}: {text}")
-    if error.code in ("configuration", "session"):
-        for name in ("runId", "conversation", "findingId", "agent"):
-            if name in error.details:
-                return RequestFault(INVALID_PARAMS, f"{name}: {error.message.removeprefix(f'{name}: ')}")
+def fault_of(error: OutpostError, fields: frozenset[str] = frozenset()) -> RequestFault:
+    """The JSON-RPC error of a fault: by the argument's field where the fault speaks of one of `fields`."""
+    if error.code in ("configuration", "session") and (spoken := _field(error, fields)) is not None:
+        name, text = spoken
+        return RequestFault(INVALID_PARAMS, f"{name}: {text}")
     data: dict[str, Any] = {"code": error.code, "message": error.message}
     details = dict(error.details)
     run_id = details.pop("runId", None)
@@ -89,7 +86,18 @@ def fault_of(error: OutpostError) -> RequestFault:
     return RequestFault(REQUEST_FAILED, error.message, data)
 
 
-def _handlers() -> dict[str, Handler]:
-    from outpost_lsp.lsp import change_commands, finding_commands, run_commands
+def _field(error: OutpostError, fields: frozenset[str]) -> tuple[str, str] | None:
+    """The field that a fault speaks of, by its details or its first word, and the rest of its message."""
+    word, _, rest = error.message.partition(": ")
+    for name in (error.details.get("field"), word, *error.details):
+        shown = name if name in fields else _FIELDS.get(str(name))
+        if shown in fields:
+            return str(shown), rest if word == name else error.message
+    return None
 
-    return run_commands.HANDLERS | finding_commands.HANDLERS | change_commands.HANDLERS
+
+@cache
+def _handlers() -> dict[str, Handler]:
+    from outpost_lsp.lsp import change_commands, finding_commands, run_commands, workspace_commands
+
+    return run_commands.HANDLERS | finding_commands.HANDLERS | change_commands.HANDLERS | workspace_commands.HANDLERS

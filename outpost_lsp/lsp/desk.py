@@ -19,6 +19,7 @@ from lsprotocol import types
 from outpost_lsp.config.environment import default_layout
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.lsp import actions, commands
+from outpost_lsp.lsp.applying import EditorLanding
 from outpost_lsp.lsp.client import EventLevel
 from outpost_lsp.lsp.diagnostics import DiagnosticPublisher, diagnostic, shown_findings
 from outpost_lsp.lsp.documents import Document, differs_from_disk
@@ -30,6 +31,7 @@ from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
 from outpost_lsp.lsp.questions import Questions
 from outpost_lsp.lsp.reporter import Reporter
 from outpost_lsp.lsp.settings import ClientSettings
+from outpost_lsp.lsp.virtual import virtual_content
 from outpost_lsp.protocol.names import SECRET_REQUEST
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
@@ -60,7 +62,7 @@ class Desk:
         self.reporter = Reporter(
             protocol, self.places, self._publisher, self._progress, self._questions, self._event_level
         )
-        self._settings = ClientSettings(server, self.outpost, self.reporter)
+        self.settings = ClientSettings(server, self.outpost, self.reporter)
         self._lenses: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -71,10 +73,11 @@ class Desk:
         await self._stack.enter_async_context(self.outpost)
         self._stack.callback(self.outpost.subscribe(self.reporter))
         self._publisher.after_publish = self._refresh_lenses
+        self._publisher.before_publish = self._edits.hand_over
         self._server.protocol.on_relief(self._publisher.relieved)
         for fault in self._server.options.faults:
             self.reporter.message(2, f"Outpost: {fault}")
-        await self._settings.open()
+        await self.settings.open()
         self.folders_changed()
         # What was loaded stays: the collector need not walk over it again and again.
         gc.collect()
@@ -104,11 +107,11 @@ class Desk:
         known = {workspace.folder for workspace in self.outpost.workspaces}
         for folder in wanted:
             if folder not in known:
-                self._later(self._open_workspace(self._settings.add(folder)))
+                self._later(self._open_workspace(self.settings.add(folder)))
 
     async def _open_workspace(self, workspace: Workspace) -> None:
         await workspace.ready()
-        self._settings.tell_faults(workspace)
+        self.settings.tell_faults(workspace)
         for document in self._server.documents:
             found = self.places.locate(document.path) if document.path is not None else None
             if found is not None and found[0] is workspace:
@@ -118,11 +121,11 @@ class Desk:
 
     def settings_changed(self, settings: Any) -> Awaitable[None]:
         """The client's settings are others now."""
-        return self._settings.changed(settings)
+        return self.settings.changed(settings)
 
     def files_changed(self, params: types.DidChangeWatchedFilesParams) -> Awaitable[None]:
         """Files changed outside the editor."""
-        return self._settings.files_changed([change.uri for change in params.changes])
+        return self.settings.files_changed([change.uri for change in params.changes])
 
     # Documents
 
@@ -138,7 +141,7 @@ class Desk:
         """A document's text is on disk now."""
         self._edits.flush(document)
         if document.path is not None:
-            self._later(self._settings.file_saved(document.path))
+            self._later(self.settings.file_saved(document.path))
 
     def document_closed(self, document: Document) -> None:
         """A document is not open any more."""
@@ -238,6 +241,17 @@ class Desk:
     def is_ready(self) -> bool:
         """Whether every workspace is open."""
         return all(workspace.is_ready for workspace in self.outpost.workspaces)
+
+    def landing(self, workspace: Workspace) -> EditorLanding:
+        """A way into the user's files of a workspace, through the editor."""
+        self.flush_edits()
+        server = self._server
+        return EditorLanding(server.protocol, server.client, self.places, server.documents, workspace)
+
+    async def content(self, params: types.TextDocumentContentParams) -> dict[str, Any]:
+        """The text of a virtual document."""
+        await self.all_ready()
+        return await commands.translated(virtual_content(self, params.uri), frozenset(("runId",)))
 
     async def all_ready(self) -> None:
         """Wait until every workspace is open."""

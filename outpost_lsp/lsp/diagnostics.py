@@ -18,7 +18,7 @@ from outpost_lsp.domain.finding import Finding, Severity
 from outpost_lsp.domain.markdown import one_line
 
 if TYPE_CHECKING:
-    from outpost_lsp.lsp.documents import Documents
+    from outpost_lsp.lsp.documents import Document, Documents
     from outpost_lsp.lsp.places import Places
     from outpost_lsp.lsp.protocol import OutpostProtocol
     from outpost_lsp.service.workspace import Workspace
@@ -45,6 +45,8 @@ class DiagnosticPublisher:
         self._published: dict[Key, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.after_publish: Callable[[], None] = lambda: None
+        self.before_publish: Callable[[Document], object] | None = None
+        """Lets findings follow the edits of a document that were not passed on yet."""
 
     def changed(self, workspace: Workspace, path: str) -> None:
         """The findings of a file changed: publish them soon, at once when nothing was published lately."""
@@ -111,6 +113,10 @@ class DiagnosticPublisher:
 
     def _publish(self, key: Key) -> None:
         workspace, path = key
+        document = self._documents.at(self._places.file(workspace, path))
+        if document is not None and self.before_publish is not None:
+            self.before_publish(document)
+            self._waiting.pop(key, None)
         self._last[key] = time.monotonic()
         shown = shown_findings(workspace, path)
         uri = self._places.uri(workspace, path)

@@ -6,9 +6,10 @@ when somebody asks for it. Changes are applied in the order in which they arrive
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from outpost_lsp.protocol.names import Encoding
 from outpost_lsp.protocol.positions import place, split_lines
@@ -107,16 +108,39 @@ class Documents:
         return self._by_path.get(path)
 
 
-def differs_from_disk(path: Path, text: str, read: Callable[[Path], bytes] = Path.read_bytes) -> bool:
-    """Whether an open document holds something else than its file. Decoding is as lenient as editors are."""
+_ENCODINGS: Final = ("utf-8", "utf-16", "latin-1")
+"""How editors read files that do not say what they are; the last one reads everything."""
+
+
+def decoded(data: bytes) -> str | None:
+    """The text of a UTF-8 file without its byte-order mark; `None` for anything else."""
+    if b"\0" in data:
+        return None
     try:
-        data = read(path)
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return None
+
+
+def as_on_disk(text: str, on_disk: bytes | None) -> bytes:
+    """The bytes that saving an open document would write: its file's own, when only the reading of them differs."""
+    if on_disk is None:
+        return text.encode("utf-8", "surrogatepass")
+    for encoding in _ENCODINGS:
+        try:
+            known = on_disk.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if text in (known, known.removeprefix("\ufeff")):
+            return on_disk
+    mark = "\ufeff" if on_disk.startswith(b"\xef\xbb\xbf") and not text.startswith("\ufeff") else ""
+    return (mark + text).encode("utf-8", "surrogatepass")
+
+
+def differs_from_disk(path: Path, text: str) -> bool:
+    """Whether an open document holds something else than its file."""
+    try:
+        data = path.read_bytes()
     except OSError:
         return True
-    for encoding in ("utf-8", "utf-8-sig", "utf-16", "latin-1"):
-        try:
-            if data.decode(encoding) == text:
-                return False
-        except UnicodeError:
-            continue
-    return True
+    return as_on_disk(text, data) != data

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from outpost_lsp.lsp.documents import Document
 if TYPE_CHECKING:
     from outpost_lsp.lsp.diagnostics import DiagnosticPublisher
     from outpost_lsp.lsp.places import Places
+    from outpost_lsp.service.workspace import Workspace
 
 INTERVAL_S: Final = 0.1
 _LARGE: Final = 4 * 1024 * 1024
@@ -61,27 +61,27 @@ class EditFollower:
             followed.timer = asyncio.get_running_loop().call_later(wait, self.flush, document)
 
     def flush(self, document: Document) -> None:
-        """Pass on what was not passed on yet."""
+        """Pass on what was not passed on yet, and publish where it stands now."""
+        found = self.hand_over(document)
+        if found is not None and found[0].findings(found[1]):
+            # The version is another one even where no finding moved.
+            self._publisher.publish_now(*found)
+
+    def hand_over(self, document: Document) -> tuple[Workspace, str] | None:
+        """Let the findings follow what was not passed on yet; where, when there was something."""
         followed = self._followed.get(document.uri)
         if followed is None:
-            return
+            return None
         if followed.timer is not None:
             followed.timer.cancel()
             followed.timer = None
         new = document.text
         if new == followed.text or document.path is None or (found := self._places.locate(document.path)) is None:
-            return
+            return None
         old, followed.text, followed.last = followed.text, new, time.monotonic()
         workspace, path = found
         workspace.edited(path, old, new)
-        if workspace.findings(path):
-            # The version is another one even where no finding moved.
-            self._publisher.publish_now(workspace, path)
-
-    def flush_all(self, documents: Callable[[], list[Document]]) -> None:
-        """Pass on everything: somebody asks about more than one document."""
-        for document in documents():
-            self.flush(document)
+        return found
 
     def closed(self, document: Document, *, tell: bool = True) -> None:
         """A document is closed: the disk's text counts again."""

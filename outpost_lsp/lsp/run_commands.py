@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic.alias_generators import to_camel
-
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.harness.steering import ANYONE
 from outpost_lsp.lsp.commands import when_ready
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from outpost_lsp.lsp.desk import Desk
     from outpost_lsp.lsp.progress import Token
     from outpost_lsp.service.timeline import Step
-    from outpost_lsp.service.workspace import Workspace
 
 
 async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) -> Result:
@@ -36,34 +33,34 @@ async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) 
     )
     asked = params.model_dump(by_alias=True, exclude_none=True, include={"scope", "uri", "range", "base", "revision"})
     unsaved = await desk.unsaved(workspace)
-    with _request(token, asked):
+    with request(token, asked):
         handle = await desk.outpost.review(workspace, scope, agent=params.agent, brief=params.brief, unsaved=unsaved)
-    return await _answer(desk, handle, params)
+    return await answer_run(desk, handle, params)
 
 
 async def _coordinate(desk: Desk, params: shapes.CoordinateParams, token: Token | None) -> Result:
     workspace, _ = desk.pick(params.uri)
     unsaved = await desk.unsaved(workspace)
-    with _request(token):
+    with request(token):
         handle = await desk.outpost.coordinate(workspace, params.brief, params.agent, unsaved=unsaved)
-    return await _answer(desk, handle, params)
+    return await answer_run(desk, handle, params)
 
 
 async def _dispatch(desk: Desk, params: shapes.DispatchParams, token: Token | None) -> Result:
     workspace, _ = desk.pick(params.uri)
     unsaved = await desk.unsaved(workspace)
-    with _request(token):
+    with request(token):
         handle = await desk.outpost.run_agent(workspace, params.agent, params.brief, unsaved=unsaved)
-    return await _answer(desk, handle, params)
+    return await answer_run(desk, handle, params)
 
 
 async def _fix(desk: Desk, params: shapes.FixParams, token: Token | None) -> Result:
     await desk.all_ready()
     workspace = desk.workspace_of_finding(params.finding_id)
     unsaved = await desk.unsaved(workspace)
-    with _request(token):
+    with request(token):
         handle = await desk.outpost.fix(workspace, params.finding_id, agent=params.agent, unsaved=unsaved)
-    return await _answer(desk, handle, params)
+    return await answer_run(desk, handle, params)
 
 
 async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | None) -> Result:
@@ -71,7 +68,7 @@ async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | No
     workspace = desk.workspace_of_conversation(params.conversation)
     unsaved = await desk.unsaved(workspace)
     limits = params.limits.model_dump(exclude_none=True) if params.limits is not None else None
-    with _request(token):
+    with request(token):
         handle = await desk.outpost.continue_conversation(
             workspace,
             params.conversation,
@@ -81,7 +78,7 @@ async def _continue(desk: Desk, params: shapes.ContinueParams, token: Token | No
             fork=params.fork,
             unsaved=unsaved,
         )
-    return await _answer(desk, handle, params)
+    return await answer_run(desk, handle, params)
 
 
 def _cancel(desk: Desk, params: shapes.RunParams) -> Result:
@@ -100,7 +97,7 @@ def _runs(desk: Desk, params: shapes.RunsParams) -> Result:
 
 async def _show(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
     await desk.all_ready()
-    _, run = desk.outpost.find_run(params.run_id)
+    run = desk.outpost.find_run(params.run_id)[1]
     told = await asyncio.to_thread(desk.outpost.timeline, run.id)
     return {
         "run": desk.reporter.run(run),
@@ -116,15 +113,7 @@ async def _transcript(desk: Desk, params: shapes.TranscriptParams, _: Token | No
     return {"messages": await asyncio.to_thread(workspace.conversations.read, params.conversation)}
 
 
-def _agents(desk: Desk, _: shapes.NoParams) -> Result:
-    found: dict[str, Result] = {}
-    for workspace in desk.outpost.workspaces:
-        for name in workspace.settings.agents:
-            found.setdefault(name, _agent_json(workspace, name))
-    return {"agents": list(found.values())}
-
-
-async def _answer(desk: Desk, handle: RunHandle, params: shapes.Startable) -> Result:
+async def answer_run(desk: Desk, handle: RunHandle, params: shapes.Startable) -> Result:
     """The run as it is, or as it ended; who gives up waiting gives up the run."""
     if params.wait:
         try:
@@ -135,7 +124,7 @@ async def _answer(desk: Desk, handle: RunHandle, params: shapes.Startable) -> Re
     return {"run": desk.reporter.run(handle.run)}
 
 
-class _request:  # noqa: N801 - reads as a statement
+class request:  # noqa: N801 - reads as a statement
     """What came with the request, for the news of the run that starts inside."""
 
     def __init__(self, token: Token | None, scope: dict[str, Any] | None = None) -> None:
@@ -152,23 +141,6 @@ def _step_json(step: Step) -> Result:
     return step.to_json() | {"usage": usage_json(step.usage)}
 
 
-def _agent_json(workspace: Workspace, name: str) -> Result:
-    settings = workspace.settings.agents[name]
-    body: Result = {
-        "name": name,
-        "description": settings.description or "",
-        "model": settings.model or workspace.settings.default_model,
-        "tools": list(settings.tools),
-        "subagents": list(settings.subagents),
-        "limits": _camel_case(settings.limits.model_dump(mode="json", exclude_none=True)),
-    }
-    return body | ({"routing": settings.routing} if settings.routing else {})
-
-
-def _camel_case(table: dict[str, Any]) -> Result:
-    return {to_camel(name): _camel_case(value) if isinstance(value, dict) else value for name, value in table.items()}
-
-
 HANDLERS: Final[dict[str, Handler]] = {
     "outpost.review": _review,
     "outpost.coordinate": _coordinate,
@@ -180,5 +152,4 @@ HANDLERS: Final[dict[str, Handler]] = {
     "outpost.runs": when_ready(_runs),
     "outpost.show": _show,
     "outpost.transcript": _transcript,
-    "outpost.agents": when_ready(_agents),
 }

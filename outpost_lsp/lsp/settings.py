@@ -63,6 +63,12 @@ class ClientSettings:
         await self._pull()
         await self._apply()
 
+    async def trust(self, workspace: Workspace, *, is_trusted: bool) -> None:
+        """The client's own trust in a folder is another now."""
+        await workspace.ready()
+        await workspace.reload(self._of(workspace.folder), trusted=is_trusted)
+        self.tell_faults(workspace)
+
     async def files_changed(self, uris: list[str]) -> None:
         """Files changed outside the editor: settings files are read again."""
         for path in filter(None, map(path_of, uris)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import threading
@@ -81,9 +82,10 @@ async def test_u_03_a_review_that_ends_after_edits_publishes_at_the_new_version_
     changed: RealRepository, service: ModelServer
 ) -> None:
     file = changed.path / "src/main.py"
-    are_edited = threading.Event()
+    is_asked, are_edited = threading.Event(), threading.Event()
 
     def after_the_edits(_: Received) -> Answer:
+        is_asked.set()
         assert are_edited.wait(60)
         return Answer(calls=[reporting()])
 
@@ -92,7 +94,7 @@ async def test_u_03_a_review_that_ends_after_edits_publishes_at_the_new_version_
         await server.initialize(changed.path, options={"settings": settings_for(service)})
         server.open(file.as_uri(), file.read_text(), version=5)
         asked = server.begin_command("outpost.review", {"wait": True})
-        await service.until(lambda: len(service.requests) == 2)
+        assert await asyncio.to_thread(is_asked.wait, 60)
         for version in range(6, 10):
             server.change(file.as_uri(), version, (0, 0), (0, 0), "#\n")
         await server.command("outpost.agents")

@@ -1,0 +1,58 @@
+"""Documents that exist only here: a run's report and patch, and the two sides of what it changed.
+
+outpost:/runs/RUN/report.md
+outpost:/runs/RUN/changes.patch
+outpost:/runs/RUN/before/PATH
+outpost:/runs/RUN/after/PATH
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from outpost_lsp.domain.markdown import safe_markdown
+from outpost_lsp.lsp.documents import decoded
+from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
+from outpost_lsp.protocol.names import DOCUMENT_SCHEME
+from outpost_lsp.service import results
+
+if TYPE_CHECKING:
+    from outpost_lsp.domain.run import Run
+    from outpost_lsp.lsp.desk import Desk
+
+_SIDES: Final = ("before", "after")
+
+
+async def virtual_content(desk: Desk, uri: str) -> dict[str, Any]:
+    """The answer to `workspace/textDocumentContent`; a fault that names the URI when there is nothing behind it."""
+    return {"text": await _text(desk, uri)}
+
+
+async def _text(desk: Desk, uri: str) -> str:
+    parts = urlsplit(uri)
+    names = unquote(parts.path).strip("/").split("/")
+    if parts.scheme != DOCUMENT_SCHEME or len(names) < 3 or names[0] != "runs":
+        raise RequestFault(INVALID_PARAMS, f"uri: {uri} is no document of Outpost")
+    workspace, run = desk.outpost.find_run(names[1])
+    if names[2:] == ["report.md"]:
+        return _report(run)
+    shown = await results.diff(workspace, run)
+    if names[2:] == ["changes.patch"]:
+        return shown.patch.decode("utf-8", "replace")
+    path = "/".join(names[3:])
+    for versions in shown.files:
+        if names[2] in _SIDES and path in (versions.file.path, versions.file.old_path):
+            side = versions.base if names[2] == "before" else versions.result
+            return decoded(side or b"") or ""
+    raise RequestFault(INVALID_PARAMS, f"uri: {uri} names nothing that the run changed")
+
+
+def _report(run: Run) -> str:
+    lines = [f"# {safe_markdown(run.title)}", "", f"{run.kind} by {run.agent}: {run.status}", ""]
+    if run.error is not None:
+        lines += [safe_markdown(run.error.message), ""]
+    if run.text:
+        lines += [safe_markdown(run.text), ""]
+    lines += [f"- {safe_markdown(note)}" for note in run.notes]
+    return "\n".join(lines).rstrip() + "\n"

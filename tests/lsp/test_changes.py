@@ -1,0 +1,286 @@
+"""What runs changed, on its way through the editor into the user's files (SEC-09, SEC-23, U-26, U-27, U-41)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from outpost_lsp.protocol.commands import COMMANDS
+from tests.lsp.conftest import settings_for
+from tests.lsp.server_process import ServerProcess, running_server
+from tests.support.model_answers import Answer
+from tests.support.model_server import ModelServer
+from tests.support.repositories import RealRepository
+
+_EDITOR = {
+    "workspace": {
+        "applyEdit": True,
+        "workspaceEdit": {"documentChanges": True, "resourceOperations": ["create", "rename", "delete"]},
+    }
+}
+
+
+class Editor:
+    """The client's files and buffers, changed as an editor would by `workspace/applyEdit`."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.buffers: dict[str, list[Any]] = {}
+        self.edits: list[Any] = []
+        self.declines = False
+        self._server = server
+        server.answers["workspace/applyEdit"] = self.apply
+
+    def open(self, path: Path) -> None:
+        text = path.read_bytes().decode("utf-8")
+        self.buffers[path.as_uri()] = [1, text]
+        self._server.open(path.as_uri(), text)
+
+    def apply(self, params: Any) -> Any:
+        self.edits.append(params["edit"])
+        if self.declines:
+            return {"applied": False, "failureReason": "the person said no"}
+        edit = params["edit"]
+        for uri, edits in edit.get("changes", {}).items():
+            self._edit(uri, edits)
+        for step in edit.get("documentChanges", ()):
+            kind = step.get("kind")
+            if kind == "create":
+                _path(step["uri"]).parent.mkdir(parents=True, exist_ok=True)
+                _path(step["uri"]).write_bytes(b"")
+            elif kind == "delete":
+                _path(step["uri"]).unlink()
+            elif kind == "rename":
+                _path(step["oldUri"]).rename(_path(step["newUri"]))
+            else:
+                known = self.buffers.get(step["textDocument"]["uri"])
+                assert step["textDocument"]["version"] == (known[0] if known else None)
+                self._edit(step["textDocument"]["uri"], step["edits"])
+        return {"applied": True}
+
+    def _edit(self, uri: str, edits: Any) -> None:
+        buffer = self.buffers.get(uri)
+        text = buffer[1] if buffer else _path(uri).read_bytes().decode("utf-8").removeprefix("\ufeff")
+        for edit in reversed(edits):
+            start, end = (_offset(text, edit["range"][side]) for side in ("start", "end"))
+            text = text[:start] + edit["newText"] + text[end:]
+        if buffer:
+            buffer[:] = [buffer[0] + 1, text]
+        else:
+            _path(uri).write_bytes(text.encode("utf-8"))
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
+
+
+def _offset(text: str, position: Any) -> int:
+    lines = text.split("\n")
+    return sum(len(line) + 1 for line in lines[: position["line"]]) + position["character"]
+
+
+def _writing(*files: tuple[str, str]) -> Answer:
+    return Answer(calls=[{"name": "write_file", "input": {"path": path, "content": text}} for path, text in files])
+
+
+async def _dispatched(server: ServerProcess) -> dict[str, Any]:
+    run = (await server.command("outpost.dispatch", {"agent": "fixer", "brief": "Do it.", "wait": True}))["run"]
+    assert run["status"] == "succeeded"
+    assert run["disposition"] == "pending"
+    return run
+
+
+async def test_changes_are_shown_and_applied_as_one_edit_that_touches_only_what_differs(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    file = repository.path / "a.txt"
+    service.add(_writing(("a.txt", "one\nTWO\nthree\n"), ("new/b.txt", "fresh\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        editor.open(file)
+        run = await _dispatched(server)
+        assert run["changes"] == {"files": 2, "insertions": 2, "deletions": 1}
+        shown = await server.command("outpost.diff", {"runId": run["id"]})
+        COMMANDS["outpost.diff"].result.model_validate(shown)
+        by_path = {one["path"]: one for one in shown["files"]}
+        assert by_path["a.txt"]["status"] == "modified"
+        assert by_path["a.txt"]["before"] == "one\ntwo\nthree\n"
+        assert by_path["a.txt"]["after"] == "one\nTWO\nthree\n"
+        assert by_path["new/b.txt"]["status"] == "added"
+        assert by_path["new/b.txt"]["uri"] == (repository.path / "new/b.txt").as_uri()
+        assert "+TWO" in shown["patch"]
+        assert file.read_text() == "one\ntwo\nthree\n"
+        applied = await server.command("outpost.apply", {"runId": run["id"]})
+        COMMANDS["outpost.apply"].result.model_validate(applied)
+        assert applied == {"applied": True, "files": ["a.txt", "new/b.txt"], "conflicts": [], "needsOwnAccept": []}
+        assert editor.buffers[file.as_uri()][1] == "one\nTWO\nthree\n"
+        assert (repository.path / "new/b.txt").read_text() == "fresh\n"
+        [edit] = editor.edits
+        ours = [step for step in edit["documentChanges"] if step.get("textDocument", {}).get("uri") == file.as_uri()]
+        assert [one["newText"] for one in ours[0]["edits"]] == ["TWO\n"]
+        await server.notification("$/outpost/run", lambda params: params["run"]["disposition"] == "applied")
+        assert (await server.command("outpost.discard", {"runId": run["id"]})) == {"discarded": False}
+
+
+async def test_unsaved_typing_is_merged_with_the_changes(repository: RealRepository, service: ModelServer) -> None:
+    file = repository.path / "a.txt"
+    service.add(_writing(("a.txt", "one\ntwo\nTHREE\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        editor.open(file)
+        run = await _dispatched(server)
+        server.change(file.as_uri(), 2, (0, 0), (0, 0), "zero\n")
+        editor.buffers[file.as_uri()] = [2, "zero\none\ntwo\nthree\n"]
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"]
+        assert editor.buffers[file.as_uri()][1] == "zero\none\ntwo\nTHREE\n"
+        assert file.read_text() == "one\ntwo\nthree\n"
+
+
+async def test_one_conflict_leaves_everything_as_it_is(repository: RealRepository, service: ModelServer) -> None:
+    service.add(_writing(("a.txt", "one\nTWO\nthree\n"), ("src/main.py", "print('bye')\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        run = await _dispatched(server)
+        repository.write("a.txt", "one\nzwei\nthree\n")
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert outcome["applied"] is False
+        assert [one["path"] for one in outcome["conflicts"]] == ["a.txt"]
+        assert editor.edits == []
+        assert (repository.path / "src/main.py").read_text() == "print('hello')\n"
+        [known] = (await server.command("outpost.runs"))["runs"]
+        assert known["disposition"] == "pending"
+
+
+async def test_an_editor_that_declines_leaves_everything_as_it_is(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "one\nTWO\nthree\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        editor.declines = True
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        run = await _dispatched(server)
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert outcome["applied"] is False
+        assert outcome["files"] == []
+        assert "the person said no" in outcome["conflicts"][0]["reason"]
+        assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
+        editor.declines = False
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+
+
+async def test_a_client_that_cannot_apply_edits_gets_the_changes_on_disk(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "one\nTWO\nthree\n"), ("new.txt", "x\n")), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+        assert (repository.path / "a.txt").read_text() == "one\nTWO\nthree\n"
+        assert (repository.path / "new.txt").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nc\r\n"),
+        (b"\xef\xbb\xbfa\nb\n", b"\xef\xbb\xbfa\nB\n"),
+        (b"a\nb", b"a\nB"),
+        (b"a\r\nb\nc\r", b"a\r\nB\nc\r"),
+    ],
+)
+async def test_u_41_bytes_that_did_not_change_stay(
+    repository: RealRepository, service: ModelServer, before: bytes, after: bytes
+) -> None:
+    repository.write("odd.txt", before)
+    repository.commit_all()
+    edit = {"name": "edit_file", "input": {"path": "odd.txt", "old_text": "b", "new_text": "B"}}
+    service.add(Answer(calls=[edit]), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+        assert (repository.path / "odd.txt").read_bytes() == after
+
+
+async def test_sec_09_files_that_make_programs_act_wait_to_be_named(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing((".vscode/tasks.json", "{}\n"), ("a.txt", "new\n")), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert outcome["files"] == ["a.txt"]
+        assert outcome["needsOwnAccept"] == [".vscode/tasks.json"]
+        assert not (repository.path / ".vscode").exists()
+        [known] = (await server.command("outpost.runs"))["runs"]
+        assert known["disposition"] == "pending"
+        named = {"runId": run["id"], "paths": [".vscode/tasks.json"]}
+        assert (await server.command("outpost.apply", named))["applied"] is True
+        assert (repository.path / ".vscode/tasks.json").read_text() == "{}\n"
+
+
+async def test_discarded_changes_can_be_brought_back(repository: RealRepository, service: ModelServer) -> None:
+    service.add(_writing(("a.txt", "new\n")), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        assert await server.command("outpost.discard", {"runId": run["id"]}) == {"discarded": True}
+        again = await server.command("outpost.reopen", {"runId": run["id"]})
+        assert again["run"]["disposition"] == "pending"
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+
+
+@pytest.mark.parametrize(
+    "command", ["outpost.diff", "outpost.apply", "outpost.discard", "outpost.reopen", "outpost.replay", "outpost.show"]
+)
+async def test_a_run_that_does_not_exist_is_refused_by_name(repository: RealRepository, command: str) -> None:
+    async with running_server() as server:
+        await server.initialize(repository.path)
+        fault = await server.command_fault(command, {"runId": "../../etc"})
+        assert fault["code"] == -32602
+        assert "runId" in fault["message"]
+
+
+async def test_paths_and_hunks_that_do_not_exist_are_refused_by_name(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "new\n")), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        for name, value in (("paths", ["*.txt"]), ("hunks", ["nothing"])):
+            fault = await server.command_fault("outpost.apply", {"runId": run["id"], name: value})
+            assert fault["code"] == -32602
+            assert name in fault["message"]
+
+
+async def test_virtual_documents_hold_the_report_and_both_sides(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "one\n2\nthree\n")), "All is **done**.")
+    abilities = {"workspace": {"textDocumentContent": {"dynamicRegistration": False}}}
+    async with running_server() as server:
+        result = await server.initialize(
+            repository.path, options={"settings": settings_for(service)}, capabilities=abilities
+        )
+        assert result["capabilities"]["workspace"]["textDocumentContent"] == {"schemes": ["outpost"]}
+        run = await _dispatched(server)
+
+        async def text(name: str) -> str:
+            uri = f"outpost:/runs/{run['id']}/{name}"
+            return str((await server.request("workspace/textDocumentContent", {"uri": uri}))["text"])
+
+        assert "All is **done**." in await text("report.md")
+        assert await text("before/a.txt") == "one\ntwo\nthree\n"
+        assert await text("after/a.txt") == "one\n2\nthree\n"
+        assert "+2" in await text("changes.patch")
+        for wrong in ("outpost:/runs/nothing/report.md", "outpost:/else", f"outpost:/runs/{run['id']}/after/no.txt"):
+            assert (await server.fault("workspace/textDocumentContent", {"uri": wrong}))["code"] == -32602
