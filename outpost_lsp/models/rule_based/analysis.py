@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
 from outpost_lsp.domain.finding import SEVERITIES, Severity, normalised_quote
 
-_SAME_LINE: Final = 0.72
+_SAME_LINE: Final = 0.66
 """How alike two quotes must be to count as one line that was edited."""
 _MAX_DIFFED_LINES: Final = 4_000
 """Beyond this many lines between the first and the last difference the whole stretch counts as changed."""
@@ -49,8 +49,8 @@ class RawFinding:
     confidence: float = 0.7
     replacement: str | None = None
     only_new: bool = False
-    also: tuple[tuple[str, str], ...] = ()
-    """Rule and code of lesser faults at the same place that this one speaks for."""
+    also: tuple[RawFinding, ...] = ()
+    """Lesser faults at the same place that this one speaks for."""
     whole_file: bool = False
     """The fault belongs to the file and not to its line: a base that has it anywhere has it."""
 
@@ -133,7 +133,7 @@ def is_within(found: RawFinding, ranges: Sequence[tuple[int, int]]) -> bool:
 
 
 def _parts(found: RawFinding) -> list[RawFinding]:
-    return [found, *(replace(found, rule=rule, code=code, also=()) for rule, code in found.also)]
+    return [found, *found.also]
 
 
 def _group(found: RawFinding) -> tuple[str, str]:

@@ -21,7 +21,7 @@ _SINGLE: Final = r"'(?:\\.|[^'\\\n])*'?"
 _CHARACTER: Final = r"'(?:\\[^\n']{1,10}|[^'\\\n])'"
 _TEMPLATE: Final = r"`(?:\\.|[^`\\])*`?"
 _TRIPLE: Final = r'"""(?:\\.|.)*?"""'
-_EXPRESSION: Final = r"(?<=[(,=:\[!&|?{};\n])\s*/(?![/*\s])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*"
+_EXPRESSION: Final = r"(?:(?<=[(,=:\[!&|?{};\n+\-*%<>~^])|(?<=return)|(?<=typeof))\s*/(?![/*\s])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*"
 _RAW_RUST: Final = r'r(#*)".*?"\1'
 _HASH_COMMENT: Final = r"#[^\n]*"
 

@@ -107,10 +107,13 @@ def _one_fault(one: Placed, other: Placed) -> bool:
 
 
 def _joined(one: Placed, other: Placed) -> Placed:
-    worse, lesser = sorted((one, other), key=lambda item: SEVERITIES.index(item.finding.severity))
+    # What is sure speaks for what only a comparison could judge.
+    worse, lesser = sorted(
+        (one, other), key=lambda item: (item.finding.only_new, SEVERITIES.index(item.finding.severity))
+    )
     also = (*worse.finding.also, *lesser.finding.also)
     if lesser.finding.rule != worse.finding.rule:
-        also = (*also, (lesser.finding.rule, lesser.finding.code))
+        also = (*also, replace(lesser.finding, also=()))
     detail = worse.finding.detail
     if lesser.finding.title != worse.finding.title:
         detail += f" Also here: {lesser.finding.title[0].lower()}{lesser.finding.title[1:]}."

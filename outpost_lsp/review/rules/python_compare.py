@@ -14,7 +14,13 @@ from dataclasses import dataclass
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
 from outpost_lsp.review.rules.placed import Placed, merged
-from outpost_lsp.review.rules.python_lost_names import lost_imports, lost_self, misspelt_attributes, misspelt_names
+from outpost_lsp.review.rules.python_lost_names import (
+    lost_imports,
+    lost_prefix,
+    lost_self,
+    misspelt_attributes,
+    misspelt_names,
+)
 from outpost_lsp.review.rules.python_module import (
     FunctionNode,
     PythonModule,
@@ -54,7 +60,7 @@ def lost_by_change(before: SourceText, after: SourceText) -> list[RawFinding]:
         pair = _Pair(name, known[name][0], function, owner)
         for rule in (_lost_self_parameter, _lost_return, _lost_await, _lost_super, _lost_exit, _one_round):
             found.extend(rule(new, pair))
-        found.extend(_lost_prefix(new, pair.before, function))
+        found.extend(lost_prefix(new, pair.before, function))
         found.extend(_lost_raise(new, pair.before, function))
         found.extend(_lost_call(new, pair.before, function))
         found.extend(misspelt_attributes(old, new, pair.before, function))
@@ -98,37 +104,6 @@ def _lost_self_parameter(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
             "Before this change the first parameter was `self`, and the method is still an ordinary one.",
             key=pair.name,
         )
-
-
-def _lost_prefix(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
-    """Texts that the old side wrote as f-strings, word for word."""
-    formatted = {_source_of(node) for node in body_nodes(before) if isinstance(node, ast.JoinedStr)}
-    plain = {node.value for node in body_nodes(before) if isinstance(node, ast.Constant)}
-    for node in body_nodes(after) if formatted else ():
-        match node:
-            case ast.Constant(value=str(text)) if "{" in text and text in formatted and text not in plain:
-                yield module.placed(
-                    node,
-                    "missing-f-string-syntax",
-                    "error",
-                    "The braces are shown as they stand: the string lost its `f`",
-                    "Before this change it was an f-string.",
-                    key=text[:80],
-                )
-            case _:
-                pass
-
-
-def _source_of(node: ast.JoinedStr) -> str:
-    parts = []
-    for value in node.values:
-        if isinstance(value, ast.FormattedValue):
-            conversion = f"!{chr(value.conversion)}" if value.conversion > 0 else ""
-            form = f":{_source_of(value.format_spec)}" if isinstance(value.format_spec, ast.JoinedStr) else ""
-            parts.append(f"{{{ast.unparse(value.value)}{conversion}{form}}}")
-        else:
-            parts.append(str(getattr(value, "value", "")))
-    return "".join(parts)
 
 
 def _lost_return(module: PythonModule, pair: _Pair) -> Iterator[Placed]:

@@ -1,4 +1,4 @@
-"""Names that a change broke, seen by comparing both sides of a Python function: misspelt, or without their `self`.
+"""Names and texts that a change broke, seen by comparing both sides of a Python function.
 
 The old side shows which name was meant: it is gone from where the new one stands, and is still there elsewhere.
 """
@@ -160,3 +160,34 @@ def misspelt_names(old: PythonModule, new: PythonModule, before: ast.AST, after:
 
 def _names(function: ast.AST) -> Counter[str]:
     return Counter(node.id for node in body_nodes(function) if isinstance(node, ast.Name))
+
+
+def lost_prefix(module: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
+    """Texts that the old side wrote as f-strings, word for word."""
+    formatted = {_source_of(node) for node in body_nodes(before) if isinstance(node, ast.JoinedStr)}
+    plain = {node.value for node in body_nodes(before) if isinstance(node, ast.Constant)}
+    for node in body_nodes(after) if formatted else ():
+        match node:
+            case ast.Constant(value=str(text)) if "{" in text and text in formatted and text not in plain:
+                yield module.placed(
+                    node,
+                    "missing-f-string-syntax",
+                    "error",
+                    "The braces are shown as they stand: the string lost its `f`",
+                    "Before this change it was an f-string.",
+                    key=text[:80],
+                )
+            case _:
+                pass
+
+
+def _source_of(node: ast.JoinedStr) -> str:
+    parts = []
+    for value in node.values:
+        if isinstance(value, ast.FormattedValue):
+            conversion = f"!{chr(value.conversion)}" if value.conversion > 0 else ""
+            form = f":{_source_of(value.format_spec)}" if isinstance(value.format_spec, ast.JoinedStr) else ""
+            parts.append(f"{{{ast.unparse(value.value)}{conversion}{form}}}")
+        else:
+            parts.append(str(getattr(value, "value", "")))
+    return "".join(parts)

@@ -13,7 +13,7 @@ from typing import Final
 from outpost_lsp.review.rules.placed import Placed
 from outpost_lsp.review.rules.python_module import ClassFacts, FunctionNode, PythonModule, own_nodes
 
-_LIKE: Final = 0.82
+_LIKE: Final = 0.8
 _LIBRARY: Final = frozenset(
     (
         "os", "os.path", "sys", "re", "json", "math", "time", "datetime", "random", "string", "itertools", "functools",

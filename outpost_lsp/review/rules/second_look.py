@@ -152,7 +152,7 @@ def _adds_while_iterating(case: _Case) -> bool:
 
 
 def _only_imports_a_debugger(case: _Case) -> bool:
-    return re.match(r"\s*(?:import|from)\s", case.line) is not None
+    return case.item.finding.detail.startswith("Import")
 
 
 def _tests_for_nan(case: _Case) -> bool:
