@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from outpost_lsp.tools.files import file_tools
     from outpost_lsp.tools.findings import finding_tools
     from outpost_lsp.tools.git import git_tools
+    from outpost_lsp.tools.mcp_server import McpServer
     from outpost_lsp.tools.search import search_tools
     from outpost_lsp.tools.shell import shell_tools
 
@@ -105,6 +106,7 @@ _HOMES = {
     "tools.files": ("file_tools",),
     "tools.findings": ("finding_tools",),
     "tools.git": ("git_tools",),
+    "tools.mcp_server": ("McpServer",),
     "tools.search": ("search_tools",),
     "tools.shell": ("shell_tools",),
 }
@@ -133,6 +135,7 @@ __all__ = [
     "Journal",
     "JsonResponse",
     "Limits",
+    "McpServer",
     "Message",
     "ModelPriceTable",
     "ModelProvider",

@@ -22,6 +22,7 @@ from outpost_lsp.harness.context import ContextStrategy
 from outpost_lsp.harness.hooks import Hook, Hooks
 from outpost_lsp.harness.instructions import Instructions, Skill, as_instructions, load_skill_tool
 from outpost_lsp.harness.routing import ModelRouting
+from outpost_lsp.tools.mcp_server import McpServer, checked_servers
 
 MAX_DELEGATION_DEPTH: Final = 3
 """Levels of subagents below a harness that names no number."""
@@ -79,7 +80,7 @@ class Harness(Declaration):
     context: tuple[ContextStrategy, ...] = ()
     conversations: Any = DEFAULT
     skills: tuple[Skill, ...] = ()
-    mcp_servers: Mapping[str, Any] | None = None
+    mcp_servers: Mapping[str, McpServer] | None = None
     cache: bool = True
     routing: ModelRouting | None = None
 
@@ -96,7 +97,7 @@ class Harness(Declaration):
         context: ContextStrategy | Sequence[ContextStrategy] | None = None,
         conversations: Any = DEFAULT,
         skills: Iterable[Skill] = (),
-        mcp_servers: Mapping[str, Any] | None = None,
+        mcp_servers: Mapping[str, McpServer] | None = None,
         cache: bool = True,
         routing: ModelRouting | None = None,
     ) -> None:
@@ -111,7 +112,7 @@ class Harness(Declaration):
             context=() if context is None else (context,) if isinstance(context, ContextStrategy) else tuple(context),
             conversations=conversations,
             skills=_as_tuple("skills", skills),
-            mcp_servers=mcp_servers,
+            mcp_servers=checked_servers(mcp_servers),
             cache=cache,
             routing=routing,
         )

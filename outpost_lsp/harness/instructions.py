@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic import field_validator
 
@@ -20,13 +20,24 @@ from outpost_lsp.errors import OutpostError
 LOAD_SKILL: Final = "load_skill"
 
 
+class Prompts(Protocol):
+    """The prompts of the agent's MCP servers."""
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> str:
+        """The text of a prompt, filled in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionContext:
-    """What a callable instruction is given. `note` puts a line on the run for people to read (INSTR-05)."""
+    """What a callable instruction is given. `note` puts a line on the run for people to read (INSTR-05).
+
+    `mcp` is there when the agent has MCP servers (INSTR-01).
+    """
 
     sandbox: Lease
     model: ModelSpec
     note: Callable[[str], None]
+    mcp: Prompts | None = None
 
 
 InstructionSource = Callable[[InstructionContext], Any]

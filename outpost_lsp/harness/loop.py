@@ -27,7 +27,7 @@ from outpost_lsp.domain.message import Message, ReasoningBlock, TextBlock, user,
 from outpost_lsp.domain.model import ModelResult, ModelSpec
 from outpost_lsp.domain.tool import Tool
 from outpost_lsp.domain.usage import Usage
-from outpost_lsp.errors import OutpostError
+from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.agent import MAX_DELEGATION_DEPTH, Agent, Harness
 from outpost_lsp.harness.asking import ask_model, summarize
 from outpost_lsp.harness.budget import Budget
@@ -39,11 +39,18 @@ from outpost_lsp.harness.context import (
 )
 from outpost_lsp.harness.gate import Gate
 from outpost_lsp.harness.hooks import HookInput, run_hook
-from outpost_lsp.harness.instructions import InstructionContext, loaded_skills, resolve_all, skill_catalogue
+from outpost_lsp.harness.instructions import (
+    InstructionContext,
+    Prompts,
+    loaded_skills,
+    resolve_all,
+    skill_catalogue,
+)
 from outpost_lsp.harness.routing import RoutingContext, select_route
 from outpost_lsp.harness.runtime import Memory, TurnRuntime
 from outpost_lsp.harness.tool_calls import run_calls
 from outpost_lsp.sandbox.lease import BorrowedLease
+from outpost_lsp.tools.mcp_server import running_servers
 
 
 class Loop:
@@ -88,6 +95,7 @@ class Loop:
         )
         self.loaded_skills: frozenset[str] = frozenset()
         self._tool_calls = 0
+        self._prompts: Prompts | None = None
         self.system: str | None = None
         """The session's instructions, resolved when the turn began."""
 
@@ -111,7 +119,23 @@ class Loop:
             raise self.runtime.fatal
 
     async def run(self, prompt: str) -> str:
-        """Carry the agent from a prompt to its answer."""
+        """Carry the agent from a prompt to its answer; its MCP servers live as long as this (MCP-02)."""
+        servers = self.harness.mcp_servers
+        if not servers:
+            return await self._steps(prompt)
+        async with running_servers(servers, self.runtime.lease) as running:
+            self._add(running.tools)
+            self._prompts = running
+            return await self._steps(prompt)
+
+    def _add(self, tools: Mapping[str, Tool]) -> None:
+        if twice := sorted(tools.keys() & self.harness.tool_table.keys()):
+            raise configuration(f"tools: two tools are named {twice[0]!r}: one of them is of an MCP server")
+        if not self.runtime.read_only:
+            self.tools = {**self.tools, **tools}
+            self.tool_specs = (*self.tool_specs, *(tool.spec for tool in tools.values()))
+
+    async def _steps(self, prompt: str) -> str:
         await self._open(prompt)
         while True:
             answer = await self._one_step()
@@ -123,7 +147,7 @@ class Loop:
 
     async def _open(self, prompt: str) -> None:
         harness = self.harness
-        given = InstructionContext(sandbox=self.hook_lease, model=self.model, note=self.runtime.note)
+        given = InstructionContext(sandbox=self.hook_lease, model=self.model, note=self.runtime.note, mcp=self._prompts)
         texts = await resolve_all(harness.instructions, given)
         self.emit(InstructionsLoadedEvent(count=len(texts)))
         if harness.skills:
