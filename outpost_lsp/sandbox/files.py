@@ -46,6 +46,8 @@ class WorktreeFilesOnDisk:
     def __init__(self, root: Path, git: GitRunner) -> None:
         self._root = root
         self._git = git
+        self.touched: set[str] = set()
+        """Every path that was written, removed or moved through here, links on the way resolved."""
 
     def normalise(self, path: str) -> str:
         return paths.normalise(path, self._root)
@@ -110,6 +112,7 @@ class WorktreeFilesOnDisk:
                     f"{path} has changed meanwhile; nothing was written.",
                     {"path": path, "reason": "changed"},
                 )
+            self.touched.add(place.relative)
             _replace(place, path, data, None if status is None else stat.S_IMODE(status.st_mode))
 
     def _delete(self, path: str) -> None:
@@ -119,6 +122,7 @@ class WorktreeFilesOnDisk:
                 raise refused(path, "missing", "there is no such file.")
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 raise refused(path, "kind", "only a file or a link can be deleted.")
+            self.touched.add(place.relative)
             os.unlink(place.name, dir_fd=place.folder)
 
     def _move(self, path: str, to: str) -> None:
@@ -132,6 +136,7 @@ class WorktreeFilesOnDisk:
             with paths.place(self._root, target, follow_last=False, create=True) as place:
                 if not place.name or place.status() is not None:
                     raise refused(to, "exists", "something stands there already.")
+                self.touched |= {source.relative, place.relative}
                 _rename_onto_nothing(source, place, to)
 
     def _kind(self, path: str) -> EntryKind | None:

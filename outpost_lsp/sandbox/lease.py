@@ -67,6 +67,7 @@ class HostLease:
         self._running: set[anyio.CancelScope] = set()
         self._idle: anyio.Event | None = None
         self._is_released = False
+        self._has_run_commands = False
 
     @property
     def root(self) -> Path:
@@ -86,6 +87,14 @@ class HostLease:
     @property
     def files(self) -> WorktreeFiles:
         return self._files
+
+    @property
+    def touched(self) -> frozenset[str] | None:
+        """The files that can have changed; `None` when it may be any: a command ran, or something was uploaded."""
+        files = self._files
+        if self._has_run_commands or not isinstance(files, WorktreeFilesOnDisk):
+            return None
+        return frozenset(files.touched)
 
     async def git(
         self,
@@ -126,10 +135,13 @@ class HostLease:
 
     async def upload(self, source: Path, destination: str) -> None:
         async with self._use():
+            await self._before_anything_can_change()
             await to_thread.run_sync(upload, self._root, source, destination)
 
     async def download(self, source: str, destination: Path) -> None:
         async with self._use():
+            if self._prepare is not None:
+                await self._prepare()
             await to_thread.run_sync(download, self._root, source, destination)
 
     async def release(self) -> None:
@@ -146,14 +158,18 @@ class HostLease:
 
     async def _prepared(self, command: Command) -> tuple[Sequence[str], Path, Mapping[str, str]]:
         """What a program is started with, whether one waits for its end or talks to it."""
-        if self._prepare is not None:
-            await self._prepare()
+        await self._before_anything_can_change()
         directory = await self._directory(command.directory)
         await to_thread.run_sync(_make_home, self._home)
         arguments: Sequence[str] = (command.executable, *command.arguments)
         if self._confinement is not None:
             arguments = await self._confinement.wrap(arguments, directory)
         return arguments, directory, command_environment(self._environment, self._home, command.variables)
+
+    async def _before_anything_can_change(self) -> None:
+        self._has_run_commands = True
+        if self._prepare is not None:
+            await self._prepare()
 
     async def _directory(self, relative: str | None) -> Path:
         if not relative:

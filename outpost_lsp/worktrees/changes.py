@@ -8,7 +8,7 @@ by dispatches, reviews and apply.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,7 +20,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.private_index import private_index, writing
 from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_of
-from outpost_lsp.worktrees.working_tree import Scan, named, scan_working_tree
+from outpost_lsp.worktrees.working_tree import Scan, named, scan_paths, scan_working_tree
 
 ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
 
@@ -73,27 +73,40 @@ class ChangeSet:
         return not self.files and not self.notes
 
 
-async def change_set(worktree: Repository, snapshot_commit: str, *, deadline_s: float = 120.0) -> ChangeSet:
+async def change_set(
+    worktree: Repository,
+    snapshot_commit: str,
+    *,
+    touched: Collection[str] | None = None,
+    deadline_s: float = 120.0,
+) -> ChangeSet:
     """Everything that differs from the snapshot: commits, staged, unstaged and new files together.
 
+    With `touched`, only these files can differ (a lease knows when no command ran), and nothing else is looked at.
     `worktree` is the linked worktree's own view (`Worktree.repository`). Only objects are written: the worktree stays as
     it is, so this can be asked while a run goes on.
     """
     try:
         with anyio.fail_after(deadline_s):
-            return (await _frozen(worktree, snapshot_commit))[0]
+            return (await _frozen(worktree, snapshot_commit, touched))[0]
     except TimeoutError as error:
         raise _too_slow(worktree, deadline_s) from error
 
 
-async def freeze(worktree: Repository, snapshot_commit: str, *, deadline_s: float = 120.0) -> ChangeSet:
+async def freeze(
+    worktree: Repository,
+    snapshot_commit: str,
+    *,
+    touched: Collection[str] | None = None,
+    deadline_s: float = 120.0,
+) -> ChangeSet:
     """The change set at the end of a run, kept: the worktree's own HEAD and index move to the result (SEC-06, SEC-24).
 
     Its HEAD is what keeps the objects from a clean-up of the user's git; a ref below `refs/worktree/` does not.
     """
     try:
         with anyio.fail_after(deadline_s):
-            changes, paths = await _frozen(worktree, snapshot_commit)
+            changes, paths = await _frozen(worktree, snapshot_commit, touched)
             if changes.commit != snapshot_commit:
                 arguments = ["update-ref", "--no-deref", "-m", "outpost: result", "HEAD", changes.commit]
                 await run_git(worktree, arguments, check=True)
@@ -195,12 +208,18 @@ async def file_at(repository: Repository, commit: str, path: str, limit: int) ->
     return blob.stdout
 
 
-async def _frozen(worktree: Repository, snapshot_commit: str) -> tuple[ChangeSet, tuple[bytes, ...]]:
+async def _frozen(
+    worktree: Repository, snapshot_commit: str, touched: Collection[str] | None
+) -> tuple[ChangeSet, tuple[bytes, ...]]:
     """The files as they stand, named by a tree and a commit; and the paths that git has to look at again."""
-    scan = await _scan(worktree, snapshot_commit)
-    _, head_tree = await head_and_tree(worktree)
     base = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
-    tree, notes = await tree_of(worktree, scan, head_tree, max_untracked=1 << 62)
+    if touched is None:
+        scan = await _scan(worktree, snapshot_commit)
+        _, ground = await head_and_tree(worktree)
+    else:
+        ground = base.stdout.decode("ascii").strip()
+        scan = await scan_paths(worktree, ground, touched)
+    tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62)
     paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
     if tree == base.stdout.decode("ascii").strip():
         return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes), paths

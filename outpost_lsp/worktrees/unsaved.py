@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
-from outpost_lsp.worktrees.git import Repository, failed, run_git
+from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.objects import Entry
-from outpost_lsp.worktrees.working_tree import Scan, entries_of, named
+from outpost_lsp.worktrees.working_tree import Scan, entries_of, ignored_among, named
 
 _PLAIN_FILE = b"100644"
 
@@ -37,7 +37,7 @@ async def add_unsaved(
     left_out = set(await to_thread.run_sync(_nested, repository.top, buffers))
     left_out |= {path for path in buffers if any(os.fsencode(above) in known for above in _ancestors(path))}
     fresh = [path for path in buffers if path not in known and path not in left_out]
-    left_out |= set(await _ignored(repository, index, fresh)) if untracked else set(fresh)
+    left_out |= set(await ignored_among(repository, index, fresh)) if untracked else set(fresh)
     for path, text in buffers.items():
         mode = known[path].mode if path in known else _PLAIN_FILE
         if path not in left_out and not await _add(repository, index, path, text, mode):
@@ -93,18 +93,6 @@ async def _known(
     for path in scan.deleted:
         known.pop(path, None)
     return known | await entries_of(repository, index, buffers)
-
-
-async def _ignored(repository: Repository, index: Path, paths: list[bytes]) -> list[bytes]:
-    if not paths:
-        return []
-    # The command refuses literal pathspecs; a leading dot keeps a colon from being magic, and a wildcard is a name here.
-    stdin = b"".join(b"./%s\0" % path for path in paths)
-    arguments = ["check-ignore", "-z", "--stdin"]
-    result = await run_git(repository, arguments, index=index, stdin=stdin, glob_pathspecs=True)
-    if result.status not in {0, 1}:
-        raise failed(arguments, result)
-    return [path.removeprefix(b"./") for path in result.stdout.split(b"\0") if path]
 
 
 async def _add(repository: Repository, index: Path, path: bytes, text: bytes, mode: bytes) -> bool:

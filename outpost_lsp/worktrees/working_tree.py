@@ -12,15 +12,16 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.objects import Entry
 
 _NAMED_IN_A_NOTE = 10
+_NAMED_IN_A_CALL = 500
 _LONGEST_LISTING = 1 << 30
 
 
@@ -66,6 +67,43 @@ async def scan_working_tree(
         arguments.append("--ignored=matching")
     result = await run_git(repository, arguments, index=index, check=True, max_output=_LONGEST_LISTING)
     return await to_thread.run_sync(_parse, result.stdout)
+
+
+async def scan_paths(repository: Repository, base: str, paths: Collection[str]) -> Scan:
+    """Compare the named files with a tree; whatever else differs is not looked at."""
+    names = sorted({path for path in paths if path})
+    if not names:
+        return Scan()
+    known = {}
+    for start in range(0, len(names), _NAMED_IN_A_CALL):
+        asked = names[start : start + _NAMED_IN_A_CALL]
+        listing = await run_git(repository, ["ls-tree", "-z", "--full-tree", base, "--", *asked], check=True)
+        for line in listing.stdout.split(b"\0"):
+            attributes, _, path = line.partition(b"\t")
+            fields = attributes.split(b" ")
+            if path and fields[1] == b"blob":
+                known[path] = Entry(fields[0], fields[2].decode("ascii"))
+    present, absent = await to_thread.run_sync(_present, repository.top, names)
+    fresh = [path for path in present if path not in known]
+    ignored = set(await ignored_among(repository, None, fresh))
+    return Scan(
+        changed={path: known[path] for path in present if path in known},
+        deleted=tuple(path for path in absent if path in known),
+        untracked=tuple(path for path in fresh if path not in ignored),
+    )
+
+
+async def ignored_among(repository: Repository, index: Path | None, paths: Sequence[bytes]) -> list[bytes]:
+    """Those of the paths that are ignored and not in the index."""
+    if not paths:
+        return []
+    # The command refuses literal pathspecs; a leading dot keeps a colon from being magic, and a wildcard is a name here.
+    stdin = b"".join(b"./%s\0" % path for path in paths)
+    arguments = ["check-ignore", "-z", "--stdin"]
+    result = await run_git(repository, arguments, index=index, stdin=stdin, glob_pathspecs=True)
+    if result.status not in {0, 1}:
+        raise failed(arguments, result)
+    return [path.removeprefix(b"./") for path in result.stdout.split(b"\0") if path]
 
 
 async def take_files(repository: Repository, index: Path, scan: Scan, *, max_untracked: int) -> tuple[str, ...]:
@@ -147,6 +185,18 @@ def _parse(listing: bytes) -> Scan:
             case b"! ":
                 others[b"ignored"].append(line[2:])
     return Scan(staged, changed, tuple(deleted), tuple(unmerged), *(tuple(paths) for paths in others.values()))
+
+
+def _present(top: Path, names: Iterable[str]) -> tuple[list[bytes], list[bytes]]:
+    """The paths at which something else than a folder stands, and the others; what is behind a link does not stand there."""
+    present: list[bytes] = []
+    absent: list[bytes] = []
+    for name in names:
+        place = top / name
+        behind_link = any((top / above).is_symlink() for above in PurePosixPath(name).parents)
+        stands = os.path.lexists(place) and not behind_link and (place.is_symlink() or not place.is_dir())
+        (present if stands else absent).append(os.fsencode(name))
+    return present, absent
 
 
 def _sort_out(top: Path, scan: Scan, max_untracked: int) -> _Sorted:

@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -79,13 +79,13 @@ class Worktree:
     """Where the files come from that are not laid out yet; `None` for a worktree that was checked out whole."""
     is_closed: bool = field(default=False, init=False)
 
-    async def changes(self, *, deadline_s: float = 120.0) -> ChangeSet:
-        """What differs from the snapshot now; the worktree stays as it is."""
-        return await change_set(self.repository, self.commit, deadline_s=deadline_s)
+    async def changes(self, *, touched: Collection[str] | None = None, deadline_s: float = 120.0) -> ChangeSet:
+        """What differs from the snapshot now; the worktree stays as it is. `touched` is as a lease tells it."""
+        return await change_set(self.repository, self.commit, touched=touched, deadline_s=deadline_s)
 
-    async def freeze(self, *, deadline_s: float = 120.0) -> ChangeSet:
+    async def freeze(self, *, touched: Collection[str] | None = None, deadline_s: float = 120.0) -> ChangeSet:
         """What differs from the snapshot at the end of the run, kept by the worktree until it is removed."""
-        return await freeze(self.repository, self.commit, deadline_s=deadline_s)
+        return await freeze(self.repository, self.commit, touched=touched, deadline_s=deadline_s)
 
     @property
     def git(self) -> GitCall:

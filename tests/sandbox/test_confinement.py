@@ -140,12 +140,13 @@ async def test_git_works_inside_and_nothing_of_it_reaches_the_users_repository(
 
 
 async def test_a_confined_command_ends_with_everything_it_started(confined: Confined) -> None:
+    mark = f"1001.{os.getpid()}"
     with pytest.raises(OutpostError) as caught:
-        await confined("setsid sleep 1007.5 & sleep 1007.5", deadline_s=1)
+        await confined(f"setsid sleep {mark} & sleep {mark}", deadline_s=1)
     assert caught.value.code == "timeout"
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            assert b"1007.5" not in entry.read_bytes()
+            assert mark.encode() not in entry.read_bytes()
         except OSError:
             continue
 

@@ -14,6 +14,8 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.process import run_process
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
+MARK = f"1000.{os.getpid()}"
+"""A number of seconds to sleep that no other run of these tests uses."""
 
 
 async def shell(script: str, tmp_path: Path, **options: object) -> CommandResult:
@@ -103,8 +105,8 @@ async def test_CMD_05_an_observer_that_raises_stops_the_command_and_is_raised(tm
         raise ZeroDivisionError(text)
 
     with pytest.raises(ZeroDivisionError, match="first"):
-        await shell("echo first; exec sleep 1000.25", tmp_path, observe=observe)
-    assert alive("1000.25") == []
+        await shell(f"echo first; exec sleep {MARK}", tmp_path, observe=observe)
+    assert alive(MARK) == []
     with pytest.raises(ZeroDivisionError, match="last"):
         await shell("printf last", tmp_path, observe=observe)
 
@@ -112,22 +114,22 @@ async def test_CMD_05_an_observer_that_raises_stops_the_command_and_is_raised(tm
 async def test_SEC_14_a_deadline_ends_the_whole_group_and_waits_for_no_pipe(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(OutpostError, match="took longer than 1 s") as caught:
-        await shell("sleep 1000.5 & sleep 1000.5", tmp_path, deadline_s=1)
+        await shell(f"sleep {MARK} & sleep {MARK}", tmp_path, deadline_s=1)
     assert caught.value.code == "timeout"
     assert time.monotonic() - start < 30
-    assert alive("1000.5") == []
+    assert alive(MARK) == []
 
 
 async def test_SEC_14_a_background_process_that_holds_the_pipe_does_not_hold_the_call(tmp_path: Path) -> None:
-    result = await shell("sleep 1001.5 & echo started", tmp_path, deadline_s=100)
+    result = await shell(f"sleep {MARK} & echo started", tmp_path, deadline_s=100)
     assert result == CommandResult(0, "started\n", "")
-    assert alive("1001.5") == []
+    assert alive(MARK) == []
 
 
 async def test_CMD_04_a_process_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
     with pytest.raises(OutpostError, match="took longer"):
-        await shell("trap '' TERM; sleep 1002.5 & while true; do sleep 1002.5; done", tmp_path, deadline_s=0.5)
-    assert alive("1002.5") == []
+        await shell(f"trap '' TERM; sleep {MARK} & while true; do sleep {MARK}; done", tmp_path, deadline_s=0.5)
+    assert alive(MARK) == []
 
 
 async def test_CMD_04_a_process_is_given_time_to_clean_up(tmp_path: Path) -> None:
@@ -138,12 +140,12 @@ async def test_CMD_04_a_process_is_given_time_to_clean_up(tmp_path: Path) -> Non
 
 async def test_CMD_04_a_cancelled_call_returns_when_the_process_is_gone(tmp_path: Path) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(shell, "echo > started; sleep 1003.5 & sleep 1003.5", tmp_path)
+        tasks.start_soon(shell, f"echo > started; sleep {MARK} & sleep {MARK}", tmp_path)
         with anyio.fail_after(60):
             while not (tmp_path / "started").exists():
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
-    assert alive("1003.5") == []
+    assert alive(MARK) == []
 
 
 async def test_CMD_06_a_grandchild_that_left_the_group_is_found_by_its_session(tmp_path: Path) -> None:
@@ -152,13 +154,13 @@ async def test_CMD_06_a_grandchild_that_left_the_group_is_found_by_its_session(t
         "if os.fork() == 0:\n"
         "    os.setpgid(0, 0)\n"
         "    open('left', 'w').close()\n"
-        "    time.sleep(1004.5)\n"
+        f"    time.sleep({MARK})\n"
         "while not os.path.exists('left'):\n"
         "    time.sleep(0.01)\n"
     )
     result = await run_process([sys.executable, "-c", script], cwd=tmp_path, environment=ENVIRONMENT)
     assert result.status == 0
-    assert alive("1004.5") == []
+    assert alive(MARK) == []
 
 
 async def test_CMD_06_a_child_dies_with_its_killed_parent(tmp_path: Path) -> None:
@@ -166,15 +168,15 @@ async def test_CMD_06_a_child_dies_with_its_killed_parent(tmp_path: Path) -> Non
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from outpost_lsp.sandbox.process import run_process\n"
-        "asyncio.run(run_process(['sleep', '1005.5'], cwd=Path('.'), environment={'PATH': '/usr/bin:/bin'}))\n"
+        f"asyncio.run(run_process(['sleep', '{MARK}'], cwd=Path('.'), environment={{'PATH': '/usr/bin:/bin'}}))\n"
     )
     async with await anyio.open_process([sys.executable, "-c", program], cwd=Path(__file__).parents[2]) as process:
         with anyio.fail_after(60):
-            while not [pid for pid in alive("1005.5") if pid != process.pid]:
+            while not [pid for pid in alive(MARK) if pid != process.pid]:
                 await anyio.sleep(0.01)
             process.kill()
             await process.wait()
-            while alive("1005.5"):
+            while alive(MARK):
                 await anyio.sleep(0.01)
 
 

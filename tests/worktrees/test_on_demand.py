@@ -122,7 +122,11 @@ async def test_nobody_can_tell_it_from_a_full_checkout(forest: RealRepository, t
         assert await outcome(lazy, lazy_files, action, path, to) == expected, done
         if step == 25 and seed % 2:
             await lazy.fill()
-    assert (await lazy.changes()).tree == (await whole.changes()).tree
+    changes = await whole.changes()
+    assert (await lazy.changes()).tree == changes.tree
+    for worktree, files in ((whole, whole_files), (lazy, lazy_files)):
+        assert isinstance(files, WorktreeFilesOnDisk)
+        assert (await worktree.changes(touched=files.touched)).tree == changes.tree
     await lazy.fill()
     assert await outcome(lazy, lazy_files, "status", "", "") == await outcome(whole, whole_files, "status", "", "")
     assert await outcome(lazy, lazy_files, "listing", ".", "") == await outcome(whole, whole_files, "listing", ".", "")
@@ -170,7 +174,9 @@ async def test_a_command_sees_the_whole_tree(forest: RealRepository, tmp_path: P
         lazy.directory, tmp_path / "home", lazy.git, {"PATH": os.environ["PATH"]}, files=files, prepare=lazy.fill
     )
     script = "find . -type f -not -name .git | sort; cat src/main.py; test -x docs/tool.sh && echo executable"
+    assert lease.touched == {"src/deep/y.txt", "src/main.py"}
     result = await lease.invoke(Command(executable="sh", arguments=("-c", script)))
+    assert lease.touched is None
     assert "./src/deep/er/x.txt\n" in result.stdout
     assert "./src/deep/y.txt" not in result.stdout
     assert result.stdout.endswith("changed\nexecutable\n")
