@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from outpost_lsp.dispatches.observe import ObservationHub
     from outpost_lsp.dispatches.options import Continuation, Journal
     from outpost_lsp.dispatches.recording import ReplayAgent
+    from outpost_lsp.dispatches.resolver import AgentConflictResolver
     from outpost_lsp.dispatches.result import DispatchResult, Turn
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
     from outpost_lsp.dispatches.warm import Sandbox, open_sandbox
+    from outpost_lsp.dispatches.workspace import Workspace, open_workspace
+    from outpost_lsp.dispatches.workspace_sandbox import HostSandboxProvider
     from outpost_lsp.domain.decision import (
         Choice,
         Decision,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from outpost_lsp.domain.model import ModelProvider, ModelRequest, ModelResult, ModelSpec
     from outpost_lsp.domain.permission import PermissionRule, Permissions, Resources
     from outpost_lsp.domain.price import ModelPriceTable, UsageCost, usage_cost
+    from outpost_lsp.domain.sandbox import Command, CommandResult
     from outpost_lsp.domain.tool import Tool, ToolContext, ToolOutput, Toolset, tool
     from outpost_lsp.domain.usage import Usage, UsageLimits
     from outpost_lsp.errors import OutpostError, quota_fault, recovery_details, unavailable_fault
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from outpost_lsp.review.offline import OfflineModelProvider
     from outpost_lsp.review.review import review
     from outpost_lsp.storage.journal import read_journal
+    from outpost_lsp.storage.layout import Layout
     from outpost_lsp.tools.edit import edit_tools
     from outpost_lsp.tools.files import file_tools
     from outpost_lsp.tools.findings import finding_tools
@@ -61,6 +66,9 @@ if TYPE_CHECKING:
     from outpost_lsp.tools.mcp_server import McpServer
     from outpost_lsp.tools.search import search_tools
     from outpost_lsp.tools.shell import shell_tools
+    from outpost_lsp.workspaces.policy import BranchPolicy, DiffGuard, LifecycleHooks, StageLimits
+    from outpost_lsp.workspaces.record import Commit, Disposal, Integration
+    from outpost_lsp.workspaces.resolution import ConflictContext, Resolution
 
 __version__ = "0.1.0"
 
@@ -75,15 +83,19 @@ _HOMES = {
     "dispatches.observe": ("ObservationHub",),
     "dispatches.options": ("Continuation", "Journal"),
     "dispatches.recording": ("ReplayAgent",),
+    "dispatches.resolver": ("AgentConflictResolver",),
     "dispatches.result": ("DispatchResult", "Turn"),
     "dispatches.sandboxing": ("WorktreeSandboxProvider",),
     "dispatches.warm": ("Sandbox", "open_sandbox"),
+    "dispatches.workspace": ("Workspace", "open_workspace"),
+    "dispatches.workspace_sandbox": ("HostSandboxProvider",),
     "domain.decision": ("Choice", "Decision", "DecisionProviderResult", "DecisionRequest", "Noul", "Score"),
     "domain.finding": ("Finding",),
     "domain.message": ("Message",),
     "domain.model": ("ModelProvider", "ModelRequest", "ModelResult", "ModelSpec"),
     "domain.permission": ("PermissionRule", "Permissions", "Resources"),
     "domain.price": ("ModelPriceTable", "UsageCost", "usage_cost"),
+    "domain.sandbox": ("Command", "CommandResult"),
     "domain.tool": ("Tool", "ToolContext", "ToolOutput", "Toolset", "tool"),
     "domain.usage": ("Usage", "UsageLimits"),
     "errors": ("OutpostError", "quota_fault", "recovery_details", "unavailable_fault"),
@@ -102,6 +114,7 @@ _HOMES = {
     "review.offline": ("OfflineModelProvider",),
     "review.review": ("review",),
     "storage.journal": ("read_journal",),
+    "storage.layout": ("Layout",),
     "tools.edit": ("edit_tools",),
     "tools.files": ("file_tools",),
     "tools.findings": ("finding_tools",),
@@ -109,31 +122,46 @@ _HOMES = {
     "tools.mcp_server": ("McpServer",),
     "tools.search": ("search_tools",),
     "tools.shell": ("shell_tools",),
+    "workspaces.policy": ("BranchPolicy", "DiffGuard", "LifecycleHooks", "StageLimits"),
+    "workspaces.record": ("Commit", "Disposal", "Integration"),
+    "workspaces.resolution": ("ConflictContext", "Resolution"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "DEFAULT",
     "Agent",
+    "AgentConflictResolver",
     "AnthropicModelProvider",
+    "BranchPolicy",
     "Brief",
     "Choice",
+    "Command",
+    "CommandResult",
+    "Commit",
+    "ConflictContext",
     "ContextStrategy",
     "Continuation",
     "Decision",
     "DecisionProviderResult",
     "DecisionRequest",
     "Delivery",
+    "DiffGuard",
     "DispatchResult",
+    "Disposal",
     "FallbackAgent",
     "Finding",
     "Harness",
     "Hook",
     "HookInput",
+    "HostSandboxProvider",
     "Instructions",
+    "Integration",
     "Intervention",
     "Journal",
     "JsonResponse",
+    "Layout",
+    "LifecycleHooks",
     "Limits",
     "McpServer",
     "Message",
@@ -151,6 +179,7 @@ __all__ = [
     "PermissionRule",
     "Permissions",
     "ReplayAgent",
+    "Resolution",
     "Resources",
     "ResponseError",
     "RoutingContext",
@@ -160,6 +189,7 @@ __all__ = [
     "ScriptedDecisionProvider",
     "ScriptedModelProvider",
     "Skill",
+    "StageLimits",
     "Steering",
     "Subagent",
     "SystemOneDecisionProvider",
@@ -174,6 +204,7 @@ __all__ = [
     "UsageCost",
     "UsageLimits",
     "Watchdog",
+    "Workspace",
     "WorktreeSandboxProvider",
     "__version__",
     "decide",
@@ -184,6 +215,7 @@ __all__ = [
     "focused_state",
     "git_tools",
     "open_sandbox",
+    "open_workspace",
     "quota_fault",
     "read_journal",
     "recovery_details",

@@ -20,6 +20,7 @@ FLOORS = {
     "storage": 1,
     "tools": 2,
     "harness": 3,
+    "workspaces": 4,
     "dispatches": 4,
     "review": 4,
     "config": 5,
@@ -30,7 +31,7 @@ FLOORS = {
 }
 """The faces stand above the wire records they share."""
 
-NEIGHBOURS = {("domain", "errors"), ("review", "dispatches"), ("service", "config")}
+NEIGHBOURS = {("domain", "errors"), ("dispatches", "workspaces"), ("review", "dispatches"), ("service", "config")}
 
 OWNERS = {
     "httpx": ("models", "decisions"),

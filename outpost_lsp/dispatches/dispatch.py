@@ -18,8 +18,10 @@ from outpost_lsp.dispatches.execution import Execution
 from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub
 from outpost_lsp.dispatches.options import DONE, AnyAgent, Continuation, DispatchOptions, Journal, checked
+from outpost_lsp.dispatches.place import Place, WorkspaceFace
 from outpost_lsp.dispatches.result import DispatchResult
-from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, WorktreeSandboxProvider
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
+from outpost_lsp.dispatches.workspace_sandbox import LeaseProvider
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.usage import UsageLimits
@@ -30,16 +32,39 @@ from outpost_lsp.harness.response import ResponseSpec
 from outpost_lsp.harness.runtime import Receipt
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
+from outpost_lsp.storage.layout import Layout
+from outpost_lsp.workspaces.policy import BranchPolicy, DiffGuard, LifecycleHooks, StageLimits
 
-_SANDBOX_SETTINGS: Final = frozenset({"repository", "sandbox_provider", "sandbox"})
+_SANDBOX_SETTINGS: Final = frozenset(
+    {
+        "repository",
+        "branch",
+        "guard",
+        "sandbox_provider",
+        "sandbox",
+        "workspace",
+        "copies",
+        "hooks",
+        "limits",
+        "layout",
+    }
+)
+_NEW_PLACE: Final = frozenset({"repository", "branch", "copies"})
 
 
 async def dispatch(
-    repository: str | Path,
+    repository: str | Path | None,
     agent: AnyAgent,
     brief: str | Brief,
     *,
-    sandbox_provider: SandboxProvider | None = None,
+    branch: BranchPolicy | Mapping[str, Any] | str | None = None,
+    workspace: WorkspaceFace | None = None,
+    guard: DiffGuard | Mapping[str, Any] | None = None,
+    copies: Sequence[str | Path] = (),
+    hooks: LifecycleHooks | Mapping[str, Any] | None = None,
+    limits: StageLimits | Mapping[str, Any] | None = None,
+    layout: Layout | None = None,
+    sandbox_provider: SandboxProvider | LeaseProvider | None = None,
     sandbox: OpenedSandbox | None = None,
     observe: Callable[[Event], None] | None = None,
     observation: ObservationHub | None = None,
@@ -50,7 +75,7 @@ async def dispatch(
     prices: ModelPriceTable | None = None,
     budget: Budget | UsageLimits | Mapping[str, Any] | None = None,
     journal: bool | Journal = True,
-    label: str = "agent",
+    label: str | None = None,
     passes: int = 1,
     until: str | Sequence[str] = DONE,
     idle_s: float = 600,
@@ -67,7 +92,8 @@ async def dispatch(
     """Run `agent` on `brief` in a sandbox of `repository` and give its result.
 
     By default the sandbox is a worktree of a snapshot of the repository as it stands, removed at the end unless the
-    agent changed something. `observe` is called synchronously with every agent event; `on_receipt` with every accounted
+    agent changed something. With `branch` it is a workspace on a branch, which `guard`, `copies`, `hooks` and `limits`
+    shape; with `workspace` one that is open already, and `repository` is `None` or lies in the same checkout. `observe` is called synchronously with every agent event; `on_receipt` with every accounted
     request. Cancelling the awaiting task stops the agent's model requests and commands and those of every subagent,
     and returns only when they are gone.
 
@@ -90,11 +116,24 @@ async def dispatch(
         steering=steering,
         watchdog=watchdog,
     )
+    place = Place.checked(
+        repository,
+        workspace=workspace,
+        sandbox=sandbox,
+        provider=sandbox_provider,
+        branch=branch,
+        guard=guard,
+        copies=copies,
+        hooks=hooks,
+        limits=limits,
+        layout=layout,
+        label=label,
+    )
     options = DispatchOptions(
-        repository=Path(repository),
+        repository=place.folder,
         agent=agent,
         brief=Brief.of(brief),
-        label=label,
+        label=label or "agent",
         observe=observe,
         observation=observation,
         steering=steering,
@@ -117,15 +156,20 @@ async def dispatch(
         on_receipt=on_receipt,
         dispatch_id=dispatch_id or uuid.uuid4().hex,
     )
-    if sandbox is not None and sandbox_provider is not None:
-        raise configuration("dispatch: sandbox_provider: goes with no open sandbox")
     execution = Execution(options)
     if sandbox is not None:
         result = await execution.in_opened(sandbox)
     else:
-        result = await execution.cold(sandbox_provider or WorktreeSandboxProvider())
+        result = await execution.cold(place.provider)
     # Neither the brief, the response, the continuation nor the steering are inherited (DISP-11, STEER-11).
     inherited: dict[str, Any] = {
+        "branch": branch,
+        "workspace": workspace,
+        "guard": guard,
+        "copies": copies,
+        "hooks": hooks,
+        "limits": limits,
+        "layout": layout,
         "sandbox_provider": sandbox_provider,
         "sandbox": sandbox,
         "observe": observe,
@@ -153,7 +197,7 @@ async def dispatch(
 class _Again:
     """What a result needs to be gone on with."""
 
-    repository: str | Path
+    repository: str | Path | None
     agent: AnyAgent
     inherited: Mapping[str, Any]
 
@@ -162,6 +206,11 @@ class _Again:
             raise configuration(f"dispatch: {min(refused)}: the sandbox is open already (DISP-12)")
         asked = {**self.inherited, **options}
         repository = asked.pop("repository", self.repository)
+        workspace = self.inherited["workspace"]
+        if workspace is not None and "workspace" not in options and _NEW_PLACE & set(options):
+            # A place of its own was named: of the borrowed workspace only the repository is kept (DISP-11).
+            asked["workspace"] = None
+            repository = options.get("repository", workspace.repository)
         agent = asked.pop("agent", self.agent)
         return await dispatch(repository, agent, brief, continuation=Continuation(conversation, fork=fork), **asked)
 

@@ -111,19 +111,22 @@ class Execution:
     # Inside a sandbox
 
     async def _run(self, sandbox: OpenedSandbox) -> Answer:
+        await sandbox.begin()
         await self._observation.opened(sandbox)
         for note in sandbox.notes:
             self._progress.note(note)
         try:
-            answer = await self._candidates(sandbox)
-            # No late result: cancelled meanwhile means cancelled (DISP-16).
-            await checkpoint()
+            try:
+                answer = await self._candidates(sandbox)
+                # No late result: cancelled meanwhile means cancelled (DISP-16).
+                await checkpoint()
+            finally:
+                await self._freeze(sandbox)
+            await sandbox.accept()
             return answer
         except BaseException as error:
-            self._progress.save_after_failure(error, sandbox.directory)
+            self._progress.save_after_failure(error, sandbox)
             raise
-        finally:
-            await self._freeze(sandbox)
 
     async def _freeze(self, sandbox: OpenedSandbox) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_SAVING_S):
@@ -193,7 +196,7 @@ class Execution:
         prompt = await render(
             options.brief,
             lease=sandbox.lease,
-            branches={"WORK_BRANCH": "HEAD", "BASE_BRANCH": "HEAD"},
+            branches={"WORK_BRANCH": sandbox.branch, "BASE_BRANCH": sandbox.base_branch},
             expansion_s=options.expansion_s,
             warn=options.warn,
             diagnostic=options.diagnostic,
@@ -244,5 +247,4 @@ class _Borrowed:
         self._sandbox = sandbox
 
     def open(self, _folder: Path, _run_id: str, /) -> Any:
-        self._sandbox.changes = None
         return nullcontext(self._sandbox)

@@ -35,8 +35,8 @@ def outcome(
     fields = {
         "completed": completed,
         "text": text,
-        "branch": "HEAD",
-        "commits": [],
+        "branch": sandbox.branch,
+        "commits": [commit.to_json() for commit in sandbox.commits],
         "duration_ms": progress.duration_ms,
         "usage": progress.usage.to_json(),
         "cost": None if cost is None else cost.to_json(),
@@ -56,9 +56,10 @@ def outcome(
         cost=cost,
         models=tuple(progress.models),
         notes=tuple(progress.notes),
-        branch="HEAD",
+        branch=sandbox.branch,
         directory=sandbox.directory,
-        base="" if sandbox.snapshot is None else sandbox.snapshot.head,
+        base=sandbox.start if sandbox.snapshot is None else sandbox.snapshot.head,
+        commits=sandbox.commits,
         retained_directory=sandbox.retained_directory,
         fallback=fallback,
         observer_errors=observation.errors,
@@ -68,7 +69,7 @@ def outcome(
 
 
 def combined(results: Sequence[DispatchResult]) -> DispatchResult:
-    """Several passes as one: text, turns and usage of all, the rest of the last (DISP-05)."""
+    """Several passes as one: text, turns, commits and usage of all, the rest of the last (DISP-05)."""
     if len(results) == 1:
         return results[0]
     return replace(
@@ -76,6 +77,7 @@ def combined(results: Sequence[DispatchResult]) -> DispatchResult:
         text="\n".join(result.text for result in results),
         turns=tuple(turn for result in results for turn in result.turns),
         usage=total(result.usage for result in results),
+        commits=tuple(commit for result in reversed(results) for commit in result.commits),
     )
 
 

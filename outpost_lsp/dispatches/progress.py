@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outpost_lsp.dispatches.result import Turn
+from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import OutpostError, record_recovery
 from outpost_lsp.harness.runtime import captured
@@ -39,9 +40,11 @@ class Progress:
         """How long the dispatch has lasted."""
         return round((time.monotonic() - self.started) * 1000)
 
-    def save_after_failure(self, error: BaseException, directory: Path) -> None:
+    def save_after_failure(self, error: BaseException, sandbox: OpenedSandbox) -> None:
         """Say with the fault where the work and the conversations are (DISP-06, DISP-07)."""
-        record_recovery(error, {"directory": str(directory)})
+        commits = [commit.to_json() for commit in sandbox.commits]
+        place = {"branch": sandbox.branch, "directory": str(sandbox.directory), "commits": commits}
+        record_recovery(error, place)
         for store, conversation in self.seen:
             try:
                 record_recovery(error, {"transcript": str(captured(store, conversation))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -12,6 +12,7 @@ from outpost_lsp.dispatches.report import ReportData, render_report
 from outpost_lsp.domain.price import UsageCost
 from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import configuration
+from outpost_lsp.workspaces.record import Commit
 from outpost_lsp.worktrees.changes import ChangeSet
 
 
@@ -60,7 +61,8 @@ class DispatchResult:
     branch: str = ""
     directory: Path | None = None
     base: str = ""
-    commits: tuple[Mapping[str, Any], ...] = ()
+    commits: tuple[Commit, ...] = ()
+    """What was committed on the branch during the dispatch, newest first."""
     retained_directory: Path | None = None
     fallback: FallbackRecord | None = None
     observer_errors: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.lease import HostLease
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
+from outpost_lsp.workspaces.record import Commit
 from outpost_lsp.worktrees.changes import ChangeSet, change_set
 from outpost_lsp.worktrees.git import Repository, find_repository, run_git
 from outpost_lsp.worktrees.plain_folder import open_plain_folder
@@ -45,6 +46,20 @@ class OpenedSandbox:
     changes: ChangeSet | None = None
     retained_directory: Path | None = None
     is_busy: bool = False
+    must_keep: bool = False
+    """Somebody asked for the worktree to stay, whatever is in it."""
+    branch: str = "HEAD"
+    base_branch: str = "HEAD"
+    start: str = ""
+    """The commit that the present dispatch began at, where commits count."""
+    commits: tuple[Commit, ...] = ()
+
+    async def begin(self) -> None:
+        """A dispatch begins here: what an earlier one changed is not its own."""
+        self.changes = None
+
+    async def accept(self) -> None:
+        """The agent has answered and its work is collected: raises when the work may not stand."""
 
     async def freeze(self) -> ChangeSet | None:
         """What differs from the snapshot now, as a tree that later writes do not change (SEC-24)."""
@@ -168,8 +183,8 @@ class WorktreeSandboxProvider:
 
     async def _close(self, sandbox: OpenedSandbox, worktree: Worktree) -> None:
         await sandbox.lease.release()
-        keep = self.keep == "always"
-        if self.keep == "changed":
+        keep = self.keep == "always" or sandbox.must_keep
+        if self.keep == "changed" and not keep:
             try:
                 changes = sandbox.changes or await sandbox.freeze()
                 keep = changes is not None and not changes.is_empty

@@ -1,0 +1,1 @@
+"""Workspaces on branches: opened under a lock, guarded, integrated, and closed without losing work."""
