@@ -7,6 +7,7 @@ make them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,10 @@ ALLOWED: Final = frozenset(
 )
 """Besides these every `LC_*` variable passes. `HOME` is a folder of the sandbox's own."""
 
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>.*)")
+_QUOTED: Final = re.compile(r"""(?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)")\s*(?:#.*)?""")
+_ESCAPE: Final = re.compile(r"\\(.)")
+_ESCAPES: Final[Mapping[str, str]] = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -59,3 +64,35 @@ def merged_variables(provider: Mapping[str, str], agent: Mapping[str, str]) -> d
 def command_environment(base: Mapping[str, str], home: Path, variables: Mapping[str, str] | None) -> dict[str, str]:
     """The whole environment of one command."""
     return {"PATH": _DEFAULT_PATH, **base, "HOME": str(home), **(variables or {})}
+
+
+def parse_variables(text: str, host: Mapping[str, str]) -> dict[str, str]:
+    r"""The variables of a file of ``KEY=VALUE`` lines; an empty value takes the host's of the same name (ENV-03, ENV-05).
+
+    `export` may stand before the key. Double quotes know ``\n \r \t \" \\``, single ones nothing, and an unquoted value
+    ends at `` #``. Lines of any other form are passed over.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _ASSIGNMENT.fullmatch(line.strip())
+        if match is None:
+            continue
+        name, value = match["name"], _unquoted(match["value"])
+        if value is None:
+            continue
+        if value:
+            found[name] = value
+        elif name in host:
+            found[name] = host[name]
+    return found
+
+
+def _unquoted(value: str) -> str | None:
+    quoted = _QUOTED.fullmatch(value)
+    if quoted is not None and quoted["single"] is not None:
+        return quoted["single"]
+    if quoted is not None:
+        return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[0]), quoted["double"])
+    if value.startswith(("'", '"')):
+        return None
+    return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].strip()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from outpost_lsp.domain.sandbox import Command, Lease
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.sandbox.environment import allowed_environment, merged_variables
+from outpost_lsp.sandbox.environment import allowed_environment, merged_variables, parse_variables
 from outpost_lsp.sandbox.lease import BorrowedLease, HostLease
 from outpost_lsp.worktrees.git import find_repository, run_git
 from tests.support.repositories import RealRepository
@@ -228,3 +230,38 @@ def test_ENV_04_a_variable_set_twice_is_refused_by_name() -> None:
     with pytest.raises(OutpostError) as caught:
         merged_variables({"A": "1"}, {"A": "2"})
     assert caught.value.details["keys"] == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("A=b", {"A": "b"}),
+        ("  export A = b c # comment", {"A": "b c"}),
+        ("A=b#c", {"A": "b#c"}),
+        ("A='$x \\n' # c", {"A": "$x \\n"}),
+        ('A="x\\ty\\"\\\\\\q" # c', {"A": 'x\ty"\\\\q'}),
+        ("A=", {}),
+        ("HOSTED=", {"HOSTED": "from the host"}),
+        ("HOSTED=''", {"HOSTED": "from the host"}),
+        ("A=#", {}),
+        ('A="open', {}),
+        ("# A=b", {}),
+        ("1A=b", {}),
+        ("nonsense", {}),
+        ("A=b=c", {"A": "b=c"}),
+    ],
+)
+def test_ENV_05_a_file_of_variables_is_read_line_by_line(line: str, expected: dict[str, str]) -> None:
+    host = {"HOSTED": "from the host", "OTHER": "never"}
+    assert parse_variables(f"{line}\n", host) == expected
+
+
+def test_SEC_13_a_server_can_forbid_others_to_read_its_memory() -> None:
+    program = (
+        "import ctypes\n"
+        "from outpost_lsp.sandbox.process import forbid_inspection\n"
+        "assert forbid_inspection()\n"
+        "assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0\n"
+        "open('/proc/self/fd/0').close()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdin=subprocess.DEVNULL)
