@@ -1,0 +1,81 @@
+"""The product, its dispatch path whole: snapshot, worktree, transcript, journal, events, budgets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import timing
+
+
+async def make(base_url: str) -> timing.Run:
+    from outpost_lsp import (
+        Agent,
+        Choice,
+        Decision,
+        Harness,
+        Limits,
+        ModelRouting,
+        OpenAIModelProvider,
+        RulesDecisionProvider,
+        Subagent,
+        Tool,
+        dispatch,
+        truncate_tool_results,
+    )
+    from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
+    from outpost_lsp.storage.layout import Layout
+
+    folder = Path(tempfile.mkdtemp(prefix="outpost-benchmark-"))
+    repository = folder / "repository"
+    repository.mkdir()
+    (repository / "a.txt").write_text("a\n")
+    commit = ["-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "-q", "-m", "first"]
+    for arguments in (["init", "-q"], ["add", "-A"], commit):
+        subprocess.run(["git", *arguments], cwd=repository, check=True)
+    layout = Layout(folder / "state", folder / "cache")
+    provider = OpenAIModelProvider(f"{base_url}/v1", "key", api="chat")
+
+    async def read_file(_value: Any, _context: Any) -> str:
+        return timing.FILE_TEXT
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    tool = Tool("read_file", "Read a file.", schema, read_file, read_only=True)
+
+    def agent(model: str, *more: Tool) -> Agent:
+        routing = None
+        if os.environ.get("ROUTED"):
+            routing = ModelRouting(
+                provider=RulesDecisionProvider(),
+                model="rules",
+                decision=Decision({"route": Choice("Which?", {"fast": "routine", "deep": "hard"})}),
+                question="route",
+                models={"fast": model, "deep": model},
+                fallback="deep",
+                min_confidence=0,
+            )
+        harness = Harness(
+            provider,
+            instructions="You are a benchmark.",
+            tools=[tool, *more],
+            limits=Limits(max_steps=1000),
+            context=truncate_tool_results(keep_recent=1000),
+            routing=routing,
+        )
+        return Agent(model, harness)
+
+    async def run(model: str) -> str:
+        subject = agent(model)
+        if model.startswith("delegate"):
+            subject = agent(model, Subagent("delegate", "Hand a task on.", agent("steps-1")))
+        result = await dispatch(repository, subject, "go", sandbox_provider=WorktreeSandboxProvider(layout=layout))
+        return result.text
+
+    return run
+
+
+if __name__ == "__main__":
+    timing.main(make)
