@@ -30,7 +30,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based import coordinator, fixer, reviewer
 from outpost_lsp.models.rule_based.analysis import Analyse, Compare
 from outpost_lsp.models.rule_based.assignment import FIX_FENCE, REVIEW_FENCE, review_assignment
-from outpost_lsp.models.rule_based.review_state import CHECKED_PREFIX, LAST_CHANGE, ReviewState
+from outpost_lsp.models.rule_based.review_state import CHECKED_LINE, LAST_CHANGE, ReviewState
 from outpost_lsp.models.rule_based.summary import WHO
 from outpost_lsp.models.rule_based.turn import Turn, current_task, tool_names
 
@@ -46,21 +46,21 @@ _WHAT_IT_IS: Final = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Known:
-    """The state of a review, the last message it has taken in, and what was said to that."""
+    """The state of a review after a request, the first and last message of that, and what was said to it."""
 
     state: ReviewState
+    first: Message
     last: Message
     turn: Turn
-    taken: int = 0
 
 
 class OfflineProvider:
     """A `ModelProvider` made of rules. `analyse` says what is wrong with a text, `compare` what a change took away.
 
-    Between the steps of one review the provider keeps what it worked out, by the identity of the last message; a
-    conversation it does not know is read again from its beginning, with the same result.
+    Between the steps of one review the provider keeps what it worked out; a conversation it does not know is read again
+    from its beginning, with the same result.
     """
 
     name: Final = "offline"
@@ -69,7 +69,7 @@ class OfflineProvider:
     def __init__(self, analyse: Analyse, compare: Compare | None = None) -> None:
         self._analyse = analyse
         self._compare = compare
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def validate(self, model: ModelSpec, /) -> None:
         """Any model name will do: there is only this one set of rules."""
@@ -81,10 +81,8 @@ class OfflineProvider:
         for piece in _pieces(turn.text):
             yield TextDelta(piece)
         blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
-        # Ids differ between the conversations of one run, which share nothing but their events.
-        conversation = hashlib.sha256(messages[0].text.encode("utf-8", "replace")).hexdigest()[:8]
         blocks += [
-            ToolCallBlock(id=f"offline_{conversation}_{len(messages)}_{index}", name=call.tool, input=call.input)
+            ToolCallBlock(id=_call_id(messages, index), name=call.tool, input=call.input)
             for index, call in enumerate(turn.calls, 1)
         ]
         yield Completed(
@@ -110,19 +108,17 @@ class OfflineProvider:
         return Turn(_WHAT_IT_IS)
 
     async def _review(self, messages: Sequence[Message], names: frozenset[str]) -> Turn:
-        known = self._take(messages)
-        if known is None:
+        again = self._known.get(_call_id(messages, 1))
+        if again is not None and again.first is messages[0] and again.last is messages[-1]:
+            # The same request once more, perhaps because its answer was lost.
+            return again.turn
+        state, news = self._continued(messages)
+        if state is None:
             task = current_task(messages, REVIEW_FENCE)
             if task.question is not None:
                 return Turn(f"{WHO} It cannot discuss its result; this is what it said:\n\n{task.answer}")
             state = ReviewState(review_assignment(task.brief) or LAST_CHANGE, names)
             news = messages[task.start + 1 :]
-        elif known.taken == len(messages):
-            # The same request once more, perhaps because its answer was lost.
-            self._keep(known)
-            return known.turn
-        else:
-            state, news = known.state, messages[known.taken :]
         for message in news:
             await _fed(state, message)
         try:
@@ -132,26 +128,32 @@ class OfflineProvider:
         except Exception as error:
             raise OutpostError("provider", f"offline review: the analyser failed: {error}", cause=error) from error
         if turn.calls:
-            self._keep(_Known(state, messages[-1], turn))
+            self._known[_call_id(messages, 1)] = _Known(state, messages[0], messages[-1], turn)
+            while len(self._known) > _KEPT_STATES:
+                self._known.popitem(last=False)
         return turn
 
-    def _keep(self, known: _Known) -> None:
-        self._known[id(known.last)] = known
-        while len(self._known) > _KEPT_STATES:
-            self._known.popitem(last=False)
-
-    def _take(self, messages: Sequence[Message]) -> _Known | None:
-        """The state kept for this conversation, when only answers came since; nobody else has it from now on."""
+    def _continued(self, messages: Sequence[Message]) -> tuple[ReviewState | None, Sequence[Message]]:
+        """The state kept when the last calls were made, and what was said since; nobody else has the state now."""
         for index in range(len(messages) - 1, max(-1, len(messages) - 4), -1):
-            known = self._known.get(id(messages[index]))
-            if known is None or known.last is not messages[index]:
+            calls = messages[index].calls
+            if not calls:
                 continue
-            if any(message.role == "user" and not message.results for message in messages[index + 1 :]):
-                return None
-            del self._known[id(messages[index])]
-            known.taken = index + 1
-            return known
-        return None
+            news = messages[index:]
+            known = self._known.get(calls[0].id)
+            if known is None or known.first is not messages[0]:
+                return None, ()
+            if any(message.role == "user" and not message.results for message in news):
+                return None, ()
+            del self._known[calls[0].id]
+            return known.state, news
+        return None, ()
+
+
+def _call_id(messages: Sequence[Message], index: int) -> str:
+    # Ids differ between the conversations of one run, which share nothing but their events.
+    conversation = hashlib.sha256(messages[0].text.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"offline_{conversation}_{len(messages)}_{index}"
 
 
 async def _fed(state: ReviewState, message: Message) -> None:
@@ -164,9 +166,7 @@ async def _fed(state: ReviewState, message: Message) -> None:
 
 def _checked_lines(messages: Sequence[Message]) -> list[str]:
     # A request to condense a review's history: what was checked is all that the review needs to go on.
-    text = messages[-1].text
-    found = re.findall(rf"^{re.escape(CHECKED_PREFIX)}\[.*\]$", text, re.MULTILINE)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(match[0] for match in CHECKED_LINE.finditer(messages[-1].text)))
 
 
 def _pieces(text: str) -> list[str]:

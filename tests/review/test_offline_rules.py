@@ -141,12 +141,21 @@ async def test_one_undefined_name_in_many_lines_is_one_finding() -> None:
 async def test_rules_that_meet_on_one_place_are_one_finding() -> None:
     [found] = await said("def f(x):\n    try:\n        x()\n    except:\n        pass\n")
     assert found.code == "bare-except"
-    assert "swallowed" in found.detail
+    assert "swallowed" in found.described
 
 
 async def test_a_lesser_rule_that_was_merged_away_is_still_known_to_have_been_there() -> None:
     before = "def f(x):\n    try:\n        x()\n    except:\n        pass\n"
     assert await news(before, before.replace("except:", "except Exception:")) == []
+
+
+async def test_a_new_fault_beside_an_old_one_on_the_same_line_is_news() -> None:
+    before = "def f(x):\n    return x + old_thing\n"
+    [found] = await brought(before, before.replace("old_thing", "old_thing + new_thing"))
+    assert found.title.startswith("`new_thing` is not defined")
+    assert "old_thing" not in found.described
+    [both] = await said(before.replace("old_thing", "old_thing + new_thing"))
+    assert "also here: `new_thing`" in both.described.lower()
 
 
 async def test_two_faults_on_one_line_at_different_places_stay_two() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -58,6 +58,18 @@ class RawFinding:
     """The text could not be read as a whole because of this fault: others may be there."""
 
     @property
+    def parts(self) -> list[RawFinding]:
+        """The finding by itself, and each that it speaks for."""
+        return [replace(self, also=()), *self.also] if self.also else [self]
+
+    @property
+    def described(self) -> str:
+        """The detail, with what else is wrong at this place."""
+        titles = dict.fromkeys(part.title for part in self.also if part.title != self.title)
+        more = "".join(f" Also here: {title[0].lower()}{title[1:]}." for title in titles)
+        return f"{self.detail}{more}"
+
+    @property
     def last_line(self) -> int:
         """The number of the last quoted line."""
         return self.line + self.quote.count("\n")
@@ -84,29 +96,42 @@ def brought_by_change(
     as the old ones. First equal faults on equal lines are paired, then equal faults on lines that were edited, then
     faults of one code on lines that are nearly the same.
     """
-    left = [part for found in before for part in _parts(found)]
-    remaining = sorted(after, key=lambda found: (is_within(found, changed), found.line))
-    older: list[RawFinding] = []
+    left = [part for found in before for part in found.parts]
+    parts = [part for found in after for part in found.parts]
+    remaining = sorted(parts, key=lambda found: (is_within(found, changed), found.line))
     if any(found.hides_others for found in before):
         # The base could not be read by the rules: only what stands in changed lines can be laid to the change.
-        older = [found for found in remaining if not is_within(found, changed)]
         remaining = [found for found in remaining if is_within(found, changed)]
     for alike in (_same_place, _same_fault, _same_line_edited):
-        buckets: dict[tuple[str, str], list[RawFinding]] = defaultdict(list)
-        for candidate in left:
-            buckets[_group(candidate)].append(candidate)
-        unpaired = []
-        for found in remaining:
-            bucket = buckets[_group(found)]
-            partner = next((candidate for candidate in bucket if alike(found, candidate)), None)
-            if partner is None:
-                unpaired.append(found)
-                continue
-            bucket.remove(partner)
+        remaining, left = _unpaired(remaining, left, alike)
+    new = {id(part) for part in remaining}
+    brought: list[RawFinding] = []
+    older: list[RawFinding] = []
+    for found in after:
+        fresh = worst_first([part for part in found.parts if id(part) in new])
+        if fresh:
+            brought.append(replace(fresh[0], also=tuple(fresh[1:])) if found.also else found)
+        else:
             older.append(found)
-        left = [candidate for bucket in buckets.values() for candidate in bucket]
-        remaining = unpaired
-    return worst_first(remaining), worst_first(older)
+    return worst_first(brought), worst_first(older)
+
+
+def _unpaired(
+    after: Sequence[RawFinding], before: Sequence[RawFinding], alike: Callable[[RawFinding, RawFinding], bool]
+) -> tuple[list[RawFinding], list[RawFinding]]:
+    """What is left of both sides when everything that is alike was put together, each with at most one partner."""
+    buckets: dict[tuple[str, str], list[RawFinding]] = defaultdict(list)
+    for candidate in before:
+        buckets[_group(candidate)].append(candidate)
+    unpaired = []
+    for found in after:
+        bucket = buckets[_group(found)]
+        partner = next((index for index, candidate in enumerate(bucket) if alike(found, candidate)), None)
+        if partner is None:
+            unpaired.append(found)
+        else:
+            bucket.pop(partner)
+    return unpaired, [candidate for bucket in buckets.values() for candidate in bucket]
 
 
 def changed_lines(before: str, after: str) -> tuple[tuple[int, int], ...]:
@@ -130,10 +155,6 @@ def changed_lines(before: str, after: str) -> tuple[tuple[int, int], ...]:
 def is_within(found: RawFinding, ranges: Sequence[tuple[int, int]]) -> bool:
     """Whether a quoted line of the finding lies in one of the ranges."""
     return any(found.line < end and found.last_line >= start for start, end in ranges)
-
-
-def _parts(found: RawFinding) -> list[RawFinding]:
-    return [found, *found.also]
 
 
 def _group(found: RawFinding) -> tuple[str, str]:

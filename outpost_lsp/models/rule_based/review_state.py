@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,8 +25,8 @@ from outpost_lsp.models.rule_based.tool_text import (
 
 LAST_CHANGE: Final = Assignment(scope="uncommitted", base="HEAD^", snapshot="HEAD")
 """What is reviewed when the brief does not say: in a snapshot's worktree, what it holds beyond its parent."""
-CHECKED_PREFIX: Final = "Checked: "
-_CHECKED: Final = re.compile(rf"^{re.escape(CHECKED_PREFIX)}(\[.*\])$", re.MULTILINE)
+CHECKED_LINE: Final = re.compile(r"\bChecked( at [0-9a-f]{12})?: (\[.*\])$", re.MULTILINE)
+"""What the reviewer says of the files it is done with. It outlives answers that are cut from a history."""
 _PLACE: Final = re.compile(r"\b[Pp]laced at .*?:(\d+)")
 _SEVERITY: Final = re.compile(r"\bseverity (error|warning|information|hint)\b")
 _BINARY_SUFFIX: Final = re.compile(
@@ -101,11 +101,14 @@ class ReviewState:
 
     def feed(self, message: Message) -> None:
         """Take in the next message of the conversation."""
+        for mark, names in CHECKED_LINE.findall(message.text):
+            # The summary of a shortened history repeats these lines, and may repeat a file that imitates them: no file
+            # can name the snapshot that holds it.
+            if message.role == "assistant" or (mark and mark == self.mark):
+                self._checked(names)
         if message.role == "assistant":
             self.steps += 1
             self._pending = list(message.calls)
-            for names in _CHECKED.findall(message.text):
-                self._checked(names)
             for call in self._pending:
                 if call.name == "report_finding" and isinstance(call.input, Mapping):
                     self.reported[report_key(call.input)] = call.input
@@ -119,6 +122,16 @@ class ReviewState:
         if self._pending:
             self.remarks += bool(message.text.strip())
         self._pending = []
+
+    @property
+    def mark(self) -> str:
+        """What ties a line about checked files to this review; empty where no snapshot is named."""
+        snapshot = self.assignment.snapshot
+        return f" at {snapshot[:12]}" if len(snapshot) >= 40 else ""
+
+    def checked_line(self, paths: Sequence[str]) -> str:
+        """The line that says which files are done."""
+        return f"Checked{self.mark}: {json.dumps(paths, ensure_ascii=False)}"
 
     def listing_calls(self) -> list[Call]:
         """What to ask to learn which files there are."""

@@ -6,7 +6,6 @@ review as a fault, never as a clean result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -25,7 +24,7 @@ from outpost_lsp.models.rule_based.analysis import (
     is_within,
     worst_first,
 )
-from outpost_lsp.models.rule_based.review_state import CHECKED_PREFIX, ReviewState, report_key
+from outpost_lsp.models.rule_based.review_state import ReviewState, report_key
 from outpost_lsp.models.rule_based.sides import Call, FileSides
 from outpost_lsp.models.rule_based.summary import review_summary
 from outpost_lsp.models.rule_based.turn import Turn
@@ -52,11 +51,11 @@ async def next_turn(state: ReviewState, analyse: Analyse, compare: Compare | Non
         listing = []
     wanted = listing + _batch(state)
     if wanted:
-        return Turn(_progress(ready, wanted), (*wanted, *reports))
+        return Turn(_progress(state, ready, wanted), (*wanted, *reports))
     if not reports:
         reports = _reports(state, [(found, "hint") for found in _older(state)])
     if reports:
-        return Turn(_progress(ready, ()), tuple(reports))
+        return Turn(_progress(state, ready, ()), tuple(reports))
     return Turn(review_summary(state))
 
 
@@ -142,7 +141,7 @@ def _reports(state: ReviewState, wanted: Sequence[tuple[tuple[FileSides, RawFind
             "severity": severity or found.severity,
             "code": found.code,
             "title": found.title,
-            "detail": found.detail,
+            "detail": found.described,
             "line": found.line,
             "confidence": found.confidence,
         }
@@ -165,11 +164,10 @@ def _batch(state: ReviewState) -> list[Call]:
     return calls[: max(_LEAST_CALLS, min(_MOST_CALLS, share))]
 
 
-def _progress(ready: Sequence[FileSides], wanted: Sequence[Call]) -> str:
+def _progress(state: ReviewState, ready: Sequence[FileSides], wanted: Sequence[Call]) -> str:
     lines = []
     if ready:
-        names = [sides.file.path for sides in ready]
-        lines.append(CHECKED_PREFIX + json.dumps(names, ensure_ascii=False))
+        lines.append(state.checked_line([sides.file.path for sides in ready]))
     reading = sum(call.tool == "read_file" for call in wanted)
     listing = any(call.tool == "list_files" or "--raw" in call.input.get("arguments", ()) for call in wanted)
     if listing:

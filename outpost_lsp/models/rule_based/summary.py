@@ -21,6 +21,10 @@ LIMITS: Final = (
     "Confidence is fixed per severity, not a judgement."
 )
 _NAMED: Final = 20
+_SHORTENED: Final = (
+    "The conversation was shortened on the way. What was reported before is shown at its lines and not counted here; "
+    "reported since then:"
+)
 _LINE: Final = re.compile(r"^- (error|warning|information|hint) `([^`\n]+?):(\d+)`: (.+)$", re.MULTILINE)
 _SCOPES: Final = {
     "uncommitted": "the uncommitted changes",
@@ -85,6 +89,9 @@ def _found(state: ReviewState) -> str:
         if (placing := state.placed.get(key)) is not None
     ]
     shown.sort(key=lambda found: (SEVERITIES.index(found.severity), found.path, found.line))
+    forgotten = any(not sides.analysed and path in state.checked_before for path, sides in state.sides.items())
+    if forgotten:
+        return "\n".join([_SHORTENED, *map(str, shown[:_NAMED])])
     if not shown:
         return f"Nothing found in {_subject(state.assignment)}."
     lines = [f"Found in {_subject(state.assignment)}: {counted([found.severity for found in shown])}."]

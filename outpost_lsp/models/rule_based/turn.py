@@ -45,13 +45,18 @@ def current_task(messages: Sequence[Message], fence: str) -> Task:
             continue
         if f"```{fence}" in message.text:
             start, brief, again = index, message.text, index
-        elif _AGAIN.search(message.text) and not messages[index - 1].calls:
+        elif _follows_an_answer(messages, index) and _AGAIN.search(message.text):
             again = index
     last = messages[-1]
-    finished = len(messages) > 1 and not last.results and len(messages) - 1 > max(start, again)
+    finished = _follows_an_answer(messages, len(messages) - 1) and len(messages) - 1 > max(start, again)
     if finished:
         return Task(brief, max(start, again), last.text, _last_answer(messages))
     return Task(brief, max(start, again))
+
+
+def _follows_an_answer(messages: Sequence[Message], index: int) -> bool:
+    # The summary of a shortened history is no answer's follower, whatever words are in it.
+    return index > 0 and messages[index - 1].role == "assistant" and not messages[index - 1].calls
 
 
 def tool_names(tools: Sequence[Any]) -> frozenset[str]:

@@ -111,14 +111,5 @@ def _joined(one: Placed, other: Placed) -> Placed:
     worse, lesser = sorted(
         (one, other), key=lambda item: (item.finding.only_new, SEVERITIES.index(item.finding.severity))
     )
-    also = (*worse.finding.also, *lesser.finding.also)
-    if lesser.finding.rule != worse.finding.rule:
-        also = (*also, replace(lesser.finding, also=()))
-    detail = worse.finding.detail
-    if lesser.finding.title != worse.finding.title:
-        detail += f" Also here: {lesser.finding.title[0].lower()}{lesser.finding.title[1:]}."
-    return Placed(
-        replace(worse.finding, detail=detail, also=also),
-        min(one.start, other.start),
-        max(one.end, other.end),
-    )
+    also = (*worse.finding.also, replace(lesser.finding, also=()), *lesser.finding.also)
+    return Placed(replace(worse.finding, also=also), min(one.start, other.start), max(one.end, other.end))
