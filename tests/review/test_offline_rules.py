@@ -46,9 +46,15 @@ async def news(before: str, after: str, path: str = "a.py") -> list[str]:
 
 
 async def test_every_rule_of_the_table_is_known_to_ruff() -> None:
+    assert set(RULES) <= await ruff._known_rules()
+
+
+async def test_a_rule_that_ruff_dropped_does_not_fail_the_review() -> None:
     analyser = ruff.Ruff()
-    await analyser.findings([SourceText("a.py", "x = 1\n")])
-    assert analyser._selected == tuple(RULES)
+    analyser.selected = ("F821", "S320")
+    [found] = await analyser.findings([SourceText("a.py", "print(nowhere)\n")])
+    assert [item.finding.rule for item in found] == ["F821"]
+    assert analyser.selected == ("F821",)
 
 
 async def test_a_finding_says_the_consequence_and_quotes_whole_lines() -> None:
@@ -75,6 +81,16 @@ async def test_a_safe_fix_of_ruff_becomes_the_replacement_of_the_quote() -> None
     [found] = await said("def f(x):\n    x('😀é'); return x is 'é'  # keep\n")
     assert found.code == "is-literal"
     assert found.replacement == "    x('😀é'); return x == 'é'  # keep"
+
+
+async def test_a_mutable_default_that_is_never_changed_is_in_doubt() -> None:
+    text = "def f(a: dict[str, int], into: list[tuple[str, int]] = []) -> object:\n    {0}\n    return into\n"
+    [changed] = await said(text.format("into.extend(a.items())"))
+    assert (changed.code, changed.severity) == ("mutable-argument-default", "error")
+    doubtful = text.format("print(into)").replace("return into", "return 1")
+    assert await said(doubtful) == []
+    [found] = await said(doubtful, doubtful=True)
+    assert found.severity == "warning"
 
 
 async def test_an_unsafe_fix_is_not_offered() -> None:
@@ -437,6 +453,13 @@ async def test_dialects_of_json_are_left_alone(path: str, text: str) -> None:
 
 async def test_a_comment_that_is_new_in_plain_json_is_found_against_the_base() -> None:
     assert await news('{"a": 1}\n', '{"a": 1} // why\n', "a.json") == ["does-not-parse"]
+
+
+async def test_a_comma_too_many_is_quoted_where_it_stands_and_can_be_fixed() -> None:
+    [found] = await brought('{\n "a": 1\n}\n', '{\n "a": 1,\n}\n', "a.json")
+    assert (found.quote, found.replacement) == (' "a": 1,', ' "a": 1')
+    [missing] = await said('{\n "a": 1\n "b": 2\n}\n', "a.json")
+    assert missing.quote == ' "a": 1'
 
 
 async def test_a_key_that_stands_twice_in_json_is_found() -> None:

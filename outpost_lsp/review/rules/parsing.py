@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import replace
 from typing import Any, Final
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
@@ -61,12 +62,36 @@ def _json(source: SourceText) -> list[Placed]:
         json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         # Comments, trailing commas and one value per line are dialects: worth a word only where they are new.
-        return [_placed(source, error.lineno, "JSON", error.msg, only_new=_is_dialect(text))]
+        return [_json_fault(source, text, error)]
     except _RepeatedKeyError as error:
         return _repeated(source, error.key)
     except (RecursionError, ValueError):
         return []
     return []
+
+
+def _json_fault(source: SourceText, text: str, error: json.JSONDecodeError) -> Placed:
+    before = text[: error.pos].rstrip()
+    line = before.count("\n") + 1
+    only_new = _is_dialect(text)
+    if not before.endswith(","):
+        # A comma or a bracket that is missing at the end of a line is noticed in the next one.
+        missing = error.msg.startswith("Expecting ',' delimiter")
+        return _placed(source, line if missing else error.lineno, "JSON", error.msg, only_new=only_new)
+    found = _placed(source, line, "JSON", "A comma stands before the closing bracket", only_new=only_new)
+    fixed = _TRAILING_COMMA.sub(lambda match: match[1] or "", text)
+    quote = found.finding.quote
+    if quote.rstrip().endswith(",") and _parses(fixed):
+        return replace(found, finding=replace(found.finding, replacement=quote.rstrip()[:-1]))
+    return found
+
+
+def _parses(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -81,18 +106,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _is_dialect(text: str) -> bool:
     bare = _COMMENT.sub(lambda match: match[0] if match[0].startswith('"') else "", text)
     bare = _TRAILING_COMMA.sub(lambda match: match[1] or "", bare)
-    for candidate in (bare, None):
-        try:
-            if candidate is None:
-                for line in text.splitlines():
-                    if line.strip():
-                        json.loads(line)
-            else:
-                json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-        return True
-    return False
+    return _parses(bare) or all(_parses(line) for line in text.splitlines() if line.strip())
 
 
 def _repeated(source: SourceText, key: str) -> list[Placed]:

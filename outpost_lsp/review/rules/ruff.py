@@ -27,6 +27,8 @@ from outpost_lsp.sandbox.process import run_process
 
 _NEWEST_PYTHON: Final = "py314"
 """Newer syntax than the project's own is no fault that a rule could judge."""
+_USAGE: Final = 2
+"""The status with which ruff refuses its arguments."""
 _OUTPUT_LIMIT: Final = 64 * 1024 * 1024
 _DEADLINE_S: Final = 120.0
 _NEWLINE: Final = re.compile(r"\r\n|\n|\r")
@@ -44,46 +46,55 @@ def is_python(source: SourceText) -> bool:
 
 
 class Ruff:
-    """Ruff as the analyser of Python texts. Holds the rules of the table that the installed ruff knows."""
+    """Ruff as the analyser of Python texts. `selected` are the rules of the table that the installed ruff knows."""
 
     def __init__(self) -> None:
-        self._selected: tuple[str, ...] | None = None
+        self.selected: tuple[str, ...] = tuple(RULES)
 
     async def findings(self, sources: Sequence[SourceText]) -> list[list[Placed]]:
         """What ruff says of each text, in their order."""
         if not sources:
             return []
-        selected = await self._rules()
         folder = await anyio.to_thread.run_sync(_written, sources)
         try:
-            output = await _run(
-                [
-                    "check",
-                    "--isolated",
-                    "--no-cache",
-                    "--quiet",
-                    "--preview",
-                    "--no-respect-gitignore",
-                    "--output-format=json",
-                    f"--target-version={_NEWEST_PYTHON}",
-                    f"--select={','.join(selected)}",
-                    "--",
-                    *(f"{index}/{_name(source)}" for index, source in enumerate(sources)),
-                ],
-                folder,
-            )
+            output = await self._checked(folder, [f"{index}/{_name(source)}" for index, source in enumerate(sources)])
             return await anyio.to_thread.run_sync(_read, output, sources)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_removed, folder)
 
-    async def _rules(self) -> tuple[str, ...]:
-        # A rule that a later ruff drops must not fail every review.
-        if self._selected is None:
-            listed = json.loads(await _run(["rule", "--all", "--output-format=json"], Path(tempfile.gettempdir())))
-            known = {rule["code"] for rule in listed if "Removed" not in json.dumps(rule.get("status", ""))}
-            self._selected = tuple(code for code in RULES if code in known)
-        return self._selected
+    async def _checked(self, folder: Path, names: Sequence[str]) -> str:
+        try:
+            return await _run(_arguments(self.selected, names), folder)
+        except OutpostError as error:
+            # A rule that a later ruff does not know any more must not fail every review.
+            known = await _known_rules() if error.details.get("status") == _USAGE else frozenset(self.selected)
+            selected = tuple(code for code in self.selected if code in known)
+            if selected == self.selected or not selected:
+                raise
+        self.selected = selected
+        return await _run(_arguments(selected, names), folder)
+
+
+def _arguments(selected: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--quiet",
+        "--preview",
+        "--no-respect-gitignore",
+        "--output-format=json",
+        f"--target-version={_NEWEST_PYTHON}",
+        f"--select={','.join(selected)}",
+        "--",
+        *names,
+    ]
+
+
+async def _known_rules() -> frozenset[str]:
+    listed = json.loads(await _run(["rule", "--all", "--output-format=json"], Path(tempfile.gettempdir())))
+    return frozenset(rule["code"] for rule in listed if "Removed" not in json.dumps(rule.get("status", "")))
 
 
 @cache

@@ -127,8 +127,7 @@ def _outside_a_function(case: _Case) -> bool:
 def _default_never_changed(case: _Case) -> bool:
     """Whether no line of the function changes, returns or keeps the parameter with the mutable default."""
     row = case.item.start[0]
-    above = case.lines[row - 1][: case.item.start[1] - 1]
-    name = re.search(r"(\w+)\s*(?::[^=]*)?=\s*$", above)
+    name = re.match(r"\s*(\w+)", _last_parameter(case.lines[row - 1][: case.item.start[1] - 1]))
     if name is None:
         return True
     start = next(
@@ -144,6 +143,19 @@ def _default_never_changed(case: _Case) -> bool:
         re.MULTILINE,
     )
     return changes.search("\n".join(body)) is None
+
+
+def _last_parameter(text: str) -> str:
+    """The parameter that the text ends in: what follows the last comma or parenthesis outside its brackets."""
+    depth = 0
+    for index in range(len(text) - 1, -1, -1):
+        if text[index] in ")]}":
+            depth += 1
+        elif text[index] in "([{" and depth:
+            depth -= 1
+        elif text[index] in ",(" and not depth:
+            return text[index + 1 :]
+    return text
 
 
 def _adds_while_iterating(case: _Case) -> bool:
