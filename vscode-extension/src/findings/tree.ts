@@ -140,7 +140,7 @@ function fileItem(uri: string, findings: readonly Finding[]): TreeItem {
   const resource = Uri.parse(uri);
   const item = new TreeItem(resource, TreeItemCollapsibleState.Expanded);
   item.id = `file:${uri}`;
-  item.description = `${folderOf(resource)} ${String(findings.length)}`.trim();
+  item.description = folderOf(resource);
   item.tooltip = `${workspace.asRelativePath(resource)}: ${plural(findings.length, "finding")}`;
   item.contextValue = "file";
   item.iconPath = ThemeIcon.File;

@@ -144,7 +144,10 @@ export class ServerConnection implements Connection {
     { token, workDoneToken }: RequestOptions = {},
   ): Promise<Commands[C]["result"]> {
     const body = { command, arguments: [params], ...(workDoneToken === undefined ? {} : { workDoneToken }) };
-    return this.client.sendRequest<Commands[C]["result"]>("workspace/executeCommand", body, token);
+    // An absent token must be left out: the library would take it for another parameter.
+    return token === undefined
+      ? this.client.sendRequest<Commands[C]["result"]>("workspace/executeCommand", body)
+      : this.client.sendRequest<Commands[C]["result"]>("workspace/executeCommand", body, token);
   }
 
   onProgress(token: string, listener: (value: ProgressValue) => void): { dispose(): void } {

@@ -15,7 +15,7 @@ export function headView(run: Run, usage: readonly (readonly [string, string])[]
     facts: [
       run.agent,
       text.elapsed(run, now),
-      text.tokensInFull(run.usage),
+      run.usage.input + run.usage.output > 0 ? text.tokensInFull(run.usage) : "",
       ...(run.cost === undefined ? [] : [text.money(run.cost)]),
       ...(run.models.length > 0 ? [run.models.join(", ")] : []),
       ...(run.kind === "review" || run.findings > 0 ? [text.plural(run.findings, "finding")] : []),
@@ -55,7 +55,7 @@ export function actionsOf(run: Run): ActionId[] {
 
 export function stepView({ key, step, who, depth, route }: ShownStep): StepView {
   const used = step.usage.input + step.usage.output > 0 ? text.tokensInFull(step.usage) : "";
-  const at = /T(\d\d:\d\d:\d\d)/u.exec(step.at)?.[1] ?? "";
+  const time = new Date(step.at);
   return {
     key,
     title: `${who}, step ${String(step.index)}`,
@@ -69,7 +69,7 @@ export function stepView({ key, step, who, depth, route }: ShownStep): StepView 
             isFallback: route.reason !== "selected",
           },
         }),
-    facts: [route === undefined ? "" : text.routeReason(route), used, at === "" ? "" : `${at} UTC`].filter(Boolean).join(" · "),
+    facts: [route === undefined ? "" : text.routeReason(route), used, Number.isNaN(time.getTime()) ? "" : time.toLocaleTimeString()].filter(Boolean).join(" · "),
     texts: step.texts.map(cut),
     calls: step.tools.map(callView),
     notes: step.notes,
