@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal as signals
 import sys
@@ -23,6 +24,7 @@ from outpost_lsp.cli.progress import PlainProgress
 from outpost_lsp.cli.status import TerminatedError
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import default_layout
+from outpost_lsp.config.masking import KeyFilter
 from outpost_lsp.config.overrides import settings_from_assignments
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration
@@ -71,6 +73,7 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Wo
     async with outpost:
         unsubscribe = outpost.subscribe(_tell_notices)
         workspace = outpost.add_workspace(workspace_folder(Path(options.folder)), client_settings=client)
+        _log_to_standard_error(workspace)
         for fault in workspace.faults:
             print(f"outpost-lsp: {fault}", file=sys.stderr)
         await workspace.ready()
@@ -79,6 +82,15 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Wo
         # A command is over soon; a server has all the time to clear away what dead processes left.
         with anyio.move_on_after(_CLEARING_S):
             await workspace.cleared()
+
+
+def _log_to_standard_error(workspace: Workspace) -> None:
+    """Warnings of the engine are one line each, and no key of a service is in them (SEC-16)."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("outpost-lsp: %(message)s"))
+    handler.addFilter(KeyFilter(workspace.services.masks))
+    logging.getLogger("outpost_lsp").addHandler(handler)
 
 
 def _tell_notices(signal: Signal) -> None:

@@ -51,6 +51,29 @@ class FindingBoard:
             for finding in self._store.at(path):
                 self._insert(self._placed(finding, source))
 
+    def catch_up(self) -> None:
+        """Take over what other processes found, replaced or dismissed meanwhile, and tell about it."""
+        if self._store.dismissals.refresh():
+            for path in list(self._files):
+                self._changed(path)
+        if not self._store.refresh():
+            return
+        for path in sorted({*self._files, *self._store.paths()}):
+            tracked = self._files.get(path, {})
+            stored = {finding.id: finding for finding in self._store.at(path)}
+            gone = [finding_id for finding_id in tracked if finding_id not in stored]
+            fresh = [
+                finding
+                for finding_id, finding in stored.items()
+                if finding_id not in tracked or tracked[finding_id].finding != finding
+            ]
+            for finding_id in gone:
+                self._forget(finding_id)
+            for finding in fresh:
+                self._insert(self._placed(finding, self._source(path)))
+            if gone or fresh:
+                self._changed(path)
+
     # Asking
 
     def listing(self, path: str | None = None, status: FindingStatus | None = None) -> list[Finding]:

@@ -23,6 +23,7 @@ from outpost_lsp.domain.finding import Finding, FindingStatus
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.board import FindingBoard
+from outpost_lsp.service.cleaning import leftovers, remove
 from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
 from outpost_lsp.storage.conversations import ConversationStore
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LARGEST_SHOWN = 64 * 1024 * 1024
+_WATCH_S = 10.0
 
 
 class Workspace:
@@ -66,6 +68,7 @@ class Workspace:
         self._repository_fault: OutpostError | None = None
         self._opening: asyncio.Task[None] | None = None
         self._reaping: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._told_refusals: set[str] = set()
         self.can_confine = False
         """Whether commands can run confined; looked up when the settings ask for it."""
@@ -193,6 +196,7 @@ class Workspace:
             logger.info("run %s was interrupted: its process is gone", run.id)
         if self._repository is not None:
             self._reaping = asyncio.get_running_loop().create_task(self._reap(self._repository))
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
         self.tell_refusals()
 
     async def _look_up_confinement(self) -> bool:
@@ -228,6 +232,20 @@ class Workspace:
         except (OutpostError, OSError) as error:
             logger.warning("worktrees of dead processes could not be cleared: %s", error)
 
+    async def _watch(self) -> None:
+        """What a server does now and then: follow other processes' findings, and forget what nobody needs any more."""
+        tidied = False
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                self.board.catch_up()
+                if not tidied:
+                    # Not at once: a command on the terminal is over before, and leaves tidying to whoever stays.
+                    tidied = True
+                    await remove(self, await leftovers(self))
+            except (OutpostError, OSError) as error:
+                logger.warning("%s: %s", self.folder, error)
+
     async def _keep_interrupted(self, repository: Repository, leftover: Leftover) -> None:
         """Freeze what a run had changed when its process died, so that it can be applied or discarded (U-14)."""
         run = self.runs.load(leftover.run_id)
@@ -246,7 +264,9 @@ class Workspace:
 
     async def aclose(self) -> None:
         """Stop what is going on in it, and write down what is not yet on disk."""
-        tasks = [task for task in (self._opening, self._reaping) if task is not None and not task.done()]
+        tasks = [
+            task for task in (self._opening, self._reaping, self._watching) if task is not None and not task.done()
+        ]
         for task in tasks:
             task.cancel()
         if tasks:

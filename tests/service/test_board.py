@@ -221,3 +221,23 @@ async def test_a_link_is_not_followed_for_the_text_of_a_file(desk: Desk, tmp_pat
     (desk.top / "a.py").symlink_to(outside)
     desk.board.publish(finding("return first"))
     assert desk.board.listing()[0].status == "stale"
+
+
+async def test_REL_12_findings_and_dismissals_of_another_process_are_taken_over(desk: Desk) -> None:
+    other = FindingBoard(desk.top, FindingStore(desk.state), lambda _path: None)
+    other.load()
+    other.publish(finding("return first"))
+    other.flush()
+    desk.board.catch_up()
+    [shown] = desk.board.listing()
+    assert desk.told == ["a.py"]
+    other.dismiss(shown.id, "no", None)
+    desk.board.catch_up()
+    assert [one.status for one in desk.board.listing()] == ["dismissed"]
+    other.remove([shown.id])
+    other.flush()
+    desk.board.catch_up()
+    assert desk.board.listing() == []
+    desk.told.clear()
+    desk.board.catch_up()
+    assert desk.told == []
