@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outpost_lsp.decisions.scripted import ScriptedDecisionProvider
     from outpost_lsp.decisions.system_one import SystemOneDecisionProvider
     from outpost_lsp.dispatches.brief import Brief
+    from outpost_lsp.dispatches.cli_agent import CliAgent
     from outpost_lsp.dispatches.dispatch import dispatch
     from outpost_lsp.dispatches.fallback import FallbackAgent
     from outpost_lsp.dispatches.observe import ObservationHub
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from outpost_lsp.dispatches.resolver import AgentConflictResolver
     from outpost_lsp.dispatches.result import DispatchResult, Turn
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
+    from outpost_lsp.dispatches.shutdown import run
     from outpost_lsp.dispatches.warm import Sandbox, open_sandbox
     from outpost_lsp.dispatches.workspace import Workspace, open_workspace
     from outpost_lsp.dispatches.workspace_sandbox import HostSandboxProvider
@@ -78,6 +80,7 @@ _HOMES = {
     "decisions.scripted": ("ScriptedDecisionProvider",),
     "decisions.system_one": ("SystemOneDecisionProvider",),
     "dispatches.brief": ("Brief",),
+    "dispatches.cli_agent": ("CliAgent",),
     "dispatches.dispatch": ("dispatch",),
     "dispatches.fallback": ("FallbackAgent",),
     "dispatches.observe": ("ObservationHub",),
@@ -86,6 +89,7 @@ _HOMES = {
     "dispatches.resolver": ("AgentConflictResolver",),
     "dispatches.result": ("DispatchResult", "Turn"),
     "dispatches.sandboxing": ("WorktreeSandboxProvider",),
+    "dispatches.shutdown": ("run",),
     "dispatches.warm": ("Sandbox", "open_sandbox"),
     "dispatches.workspace": ("Workspace", "open_workspace"),
     "dispatches.workspace_sandbox": ("HostSandboxProvider",),
@@ -136,6 +140,7 @@ __all__ = [
     "BranchPolicy",
     "Brief",
     "Choice",
+    "CliAgent",
     "Command",
     "CommandResult",
     "Commit",
@@ -221,6 +226,7 @@ __all__ = [
     "recovery_details",
     "repository_instructions",
     "review",
+    "run",
     "search_tools",
     "shell_tools",
     "summarize_history",

@@ -138,6 +138,10 @@ async def sandbox_of(
         sandbox = Sandbox(opened, folder, agent, resources=resources, workspace=workspace)
         try:
             yield sandbox
+        except asyncio.CancelledError:
+            # The program is ending: nobody has looked at what is there (SHUT-01).
+            await sandbox.close(preserve=True)
+            raise
         finally:
             await sandbox.close()
 
