@@ -41,6 +41,11 @@ def _success(run: Run, severities: Iterable[Severity]) -> str:
     return ", ".join(parts) or "done"
 
 
+def without_links(text: str) -> str:
+    """A message in which some editors would find Markdown links, with none of them."""
+    return text.replace("](", "] (")
+
+
 def findings_text(total: int, severities: Iterable[Severity] = ()) -> str:
     """How many findings, the bad ones named."""
     counts = Counter(severities)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.harness.gate import Answer
+from outpost_lsp.lsp.outcome import without_links
 from outpost_lsp.lsp.protocol import RequestFault
 from outpost_lsp.service.signals import Question
 
@@ -90,7 +91,8 @@ def question_text(question: Question) -> str:
     if len(shown) > _SHOWN:
         half = _SHOWN // 2
         shown = f"{shown[:half]} … {len(shown) - 2 * half} characters not shown … {shown[-half:]}"
-    return f"Outpost: {question.agent} wants to use {question.tool} {shown} ({one_line(question.reason)})"
+    asked = f"{question.agent} wants to use {question.tool} {shown} ({one_line(question.reason)})"
+    return without_links(f"Outpost: {asked}")
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -17,7 +17,7 @@ from outpost_lsp.domain.finding import Severity
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
 from outpost_lsp.lsp.events import EventStream
-from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome
+from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome, without_links
 from outpost_lsp.lsp.progress import ProgressBoard, Token
 from outpost_lsp.protocol.records import run_json, usage_json
 from outpost_lsp.service.signals import (
@@ -115,7 +115,7 @@ class Reporter:
 
     def message(self, kind: int, text: str) -> None:
         """Show a sentence to the person."""
-        self._protocol.notify("window/showMessage", {"type": kind, "message": text.replace("](", "] (")})
+        self._protocol.notify("window/showMessage", {"type": kind, "message": without_links(text)})
 
     def _run_changed(self, run: Run) -> None:
         live = self._live.get(run.id)

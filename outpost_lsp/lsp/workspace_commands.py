@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from outpost_lsp.lsp.commands import when_ready
 from outpost_lsp.protocol import commands as shapes
 from outpost_lsp.service.checks import diagnose
+from outpost_lsp.service.worktree_listing import prune_worktrees, standing_worktrees
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.commands import Handler, Result
@@ -50,6 +51,27 @@ async def _trust(desk: Desk, params: shapes.TrustParams, _: Token | None) -> Res
     return {"trusted": all(workspace.is_trusted for workspace in workspaces) and bool(workspaces)}
 
 
+async def _worktrees(desk: Desk, params: shapes.WorktreesParams, _: Token | None) -> Result:
+    await desk.all_ready()
+    found = [
+        one
+        for workspace in desk.outpost.workspaces
+        for one in await (prune_worktrees(workspace) if params.prune else standing_worktrees(workspace))
+    ]
+    return {
+        "worktrees": [
+            {
+                "path": str(one.path),
+                "runId": one.run_id,
+                "size": one.size,
+                "inUse": one.in_use,
+                "changed": one.changed,
+            }
+            for one in {one.path: one for one in found}.values()
+        ]
+    }
+
+
 async def _doctor(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
     await desk.all_ready()
     checks: list[Result] = []
@@ -64,5 +86,6 @@ async def _doctor(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
 HANDLERS: Final[dict[str, Handler]] = {
     "outpost.agents": when_ready(_agents),
     "outpost.trust": _trust,
+    "outpost.worktrees": _worktrees,
     "outpost.doctor": _doctor,
 }

@@ -284,3 +284,23 @@ async def test_virtual_documents_hold_the_report_and_both_sides(
         assert "+2" in await text("changes.patch")
         for wrong in ("outpost:/runs/nothing/report.md", "outpost:/else", f"outpost:/runs/{run['id']}/after/no.txt"):
             assert (await server.fault("workspace/textDocumentContent", {"uri": wrong}))["code"] == -32602
+
+
+async def test_worktrees_are_listed_and_pruned_without_losing_their_changes(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "new\n")), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        run = await _dispatched(server)
+        listed = await server.command("outpost.worktrees")
+        COMMANDS["outpost.worktrees"].result.model_validate(listed)
+        [worktree] = listed["worktrees"]
+        assert worktree["runId"] == run["id"]
+        assert worktree["changed"] is True
+        assert worktree["inUse"] is False
+        assert worktree["size"] > 0
+        assert await server.command("outpost.worktrees", {"prune": True}) == {"worktrees": []}
+        assert not Path(worktree["path"]).exists()
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+        assert (repository.path / "a.txt").read_text() == "new\n"
