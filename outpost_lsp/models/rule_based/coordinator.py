@@ -7,6 +7,7 @@ sorted.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,12 +88,14 @@ def _delegate(state: ReviewState, reviewer: str, brief: str) -> Turn:
     return Turn(f"{head}, given to `{reviewer}` one after the other:\n" + "\n".join(lines), calls)
 
 
-_AREA_WORDS: Final = "Review one area of a larger change: "
+_AREA_LINE: Final = re.compile(r'Review the area (".*") \((\d+) files?\) of a larger change\.')
 
 
 def _prompt(area: Area, assignment: Assignment, brief: str) -> str:
     intent = brief.split("```", 1)[0].strip()
-    parts = [f"{_AREA_WORDS}{json.dumps([area.name, len(area.files)], ensure_ascii=False)}"]
+    name = json.dumps(area.name, ensure_ascii=False)
+    count = f"{len(area.files)} {'file' if len(area.files) == 1 else 'files'}"
+    parts = [f"Review the area {name} ({count}) of a larger change."]
     if intent:
         parts.append(f"The whole task was given in these words:\n{intent[:_MOST_PROSE]}")
     if area.files:
@@ -103,12 +106,11 @@ def _prompt(area: Area, assignment: Assignment, brief: str) -> str:
 
 
 def _named_area(prompt: str) -> tuple[str, int]:
-    line = prompt.split("\n", 1)[0]
+    match = _AREA_LINE.fullmatch(prompt.split("\n", 1)[0])
     try:
-        name, files = json.loads(line.removeprefix(_AREA_WORDS))
-    except (ValueError, TypeError):
+        return (str(json.loads(match[1])), int(match[2])) if match else ("an area", 0)
+    except ValueError:
         return "an area", 0
-    return str(name), int(files)
 
 
 def _answer(content: str) -> str:

@@ -19,7 +19,8 @@ from outpost_lsp.review.rules.placed import Placed, quoted
 from outpost_lsp.review.rules.table import CONFIDENCE
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_MOST_LINES: Final = 20_000
+_MOST_LINES: Final = 5_000
+"""The parser holds up everything else in this process while it runs, so that a longer file is left to ruff."""
 _BINDING: Final = frozenset(
     (
         ast.FunctionDef, ast.AsyncFunctionDef, ast.alias, ast.ExceptHandler, ast.MatchAs, ast.MatchStar,
