@@ -18,8 +18,9 @@ from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
 from outpost_lsp.lsp.events import EventStream
 from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome, without_links
+from outpost_lsp.lsp.payloads import route_json, subagent_json, usage_event_json
 from outpost_lsp.lsp.progress import ProgressBoard, Token
-from outpost_lsp.protocol.records import run_json, usage_json
+from outpost_lsp.protocol.records import run_json
 from outpost_lsp.service.signals import (
     FindingsChanged,
     Notice,
@@ -97,11 +98,11 @@ class Reporter:
                 self._follow(signal.run_id, event)
                 self._events.take(signal.run_id, event, self._level_of(signal.run_id))
             case Routed():
-                self._notify("route", _route_json(signal))
+                self._notify("route", route_json(signal))
             case Used():
                 self._used(signal)
             case SubagentChanged():
-                self._notify("subagent", _subagent_json(signal))
+                self._notify("subagent", subagent_json(signal))
             case FindingsChanged():
                 self._publisher.changed(signal.workspace, signal.path)
             case Notice():
@@ -177,69 +178,10 @@ class Reporter:
         if live is not None:
             live.tokens = signal.total.input + signal.total.output
             self._progress.report(signal.run_id, self._progress_text(live, len(live.severities)))
-        self._notify("usage", _usage_json(signal))
+        self._notify("usage", usage_event_json(signal))
 
     def _send_event(self, run_id: str, event: dict[str, Any]) -> None:
         self._notify("event", {"runId": run_id, "event": event})
 
     def _notify(self, name: str, params: dict[str, Any]) -> None:
         self._protocol.notify(f"$/outpost/{name}", params)
-
-
-def _route_json(signal: Routed) -> dict[str, Any]:
-    event = signal.event
-    body = {
-        "runId": signal.run_id,
-        "agent": signal.agent,
-        "subagentId": signal.subagent_id,
-        "step": event.step,
-        "choice": event.choice,
-        "model": event.model.name,
-        "reason": event.reason,
-        "confidence": event.confidence,
-        "reportedConfidence": event.reported_confidence,
-        "rule": event.rule,
-    }
-    return _without_absent(body)
-
-
-def _usage_json(signal: Used) -> dict[str, Any]:
-    body = {
-        "runId": signal.run_id,
-        "agent": signal.agent,
-        "subagentId": signal.subagent_id,
-        "step": signal.step,
-        "source": signal.source,
-        "model": signal.model,
-        "delta": usage_json(signal.delta),
-        "total": usage_json(signal.total),
-        "budgets": [
-            {"agent": state.agent, "limits": _limits_json(state.limits), "used": usage_json(state.used)}
-            for state in signal.budgets
-        ],
-        "cost": None if signal.cost is None else signal.cost.to_json(),
-    }
-    return _without_absent(body)
-
-
-def _limits_json(limits: Any) -> dict[str, int]:
-    names = {"cache_created": "cacheCreated"}
-    return {names.get(name, name): limit for name, limit in limits.set_counters()}
-
-
-def _subagent_json(signal: SubagentChanged) -> dict[str, Any]:
-    event = signal.event
-    body = {
-        "runId": signal.run_id,
-        "id": event.id,
-        "name": event.name,
-        "status": event.status,
-        "parentId": signal.parent_id,
-        "callId": event.call_id,
-        "conversation": event.conversation,
-    }
-    return _without_absent(body)
-
-
-def _without_absent(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in body.items() if value is not None}

@@ -56,7 +56,7 @@ class Usage(Record):
     cached: int
     cache_created: int | None = None
     output: int
-    complete: bool
+    complete: bool = Field(description="false when some request did not report its usage")
 
 
 class Scope(Record):
@@ -97,27 +97,33 @@ class Changes(Record):
 class Run(Record):
     """A dispatch that people see: one agent, one brief, one snapshot."""
 
-    id: str
-    kind: RunKind
-    agent: str
-    title: str
-    status: RunStatus
-    workspace: str
-    started_at: str
-    finished_at: str | None = None
-    base: str
-    scope: Scope | None = None
-    conversation: str | None = None
-    text: str | None = None
-    error: RunError | None = None
-    usage: Usage
-    cost: Cost | None = None
-    models: list[str]
-    findings: int
-    rejected: int
-    notes: list[str]
-    changes: Changes | None = None
-    disposition: Disposition
+    id: str = Field(description="unique, and sorts by time")
+    kind: RunKind = Field(description="what started it")
+    agent: str = Field(description="the configured agent")
+    title: str = Field(description="one line for people")
+    status: RunStatus = Field(
+        description="`waiting`: a service asked for patience; `interrupted`: the process died, found at the next start"
+    )
+    workspace: str = Field(description="the URI of the workspace folder")
+    started_at: str = Field(description="RFC 3339")
+    finished_at: str | None = Field(default=None, description="RFC 3339")
+    base: str = Field(description="the commit the snapshot stands on; empty before it is known and without commits")
+    scope: Scope | None = Field(default=None, description="the scope of a review, as it was asked")
+    conversation: str | None = Field(default=None, description="the id to continue from")
+    text: str | None = Field(default=None, description="the agent's final answer")
+    error: RunError | None = Field(default=None, description="why it failed")
+    usage: Usage = Field(
+        description="the whole dispatch: every step, subagent, routing decision and summary, each counted once"
+    )
+    cost: Cost | None = Field(default=None, description="only when prices are configured")
+    models: list[str] = Field(description="the models that really answered")
+    findings: int = Field(description="how many findings it published")
+    rejected: int = Field(description="how many reported findings were refused: their quote or path does not exist")
+    notes: list[str] = Field(
+        description="what a person should know: files left out, instruction files used, a fallback taken"
+    )
+    changes: Changes | None = Field(default=None, description="what the agent changed in its worktree")
+    disposition: Disposition = Field(description="what became of the changes")
 
 
 class Suggestion(Record):
@@ -138,22 +144,24 @@ class Dismissal(Record):
 class Finding(Record):
     """A reviewer's remark, at its current place."""
 
-    id: str
-    run_id: str
+    id: str = Field(description="unique in the workspace")
+    run_id: str = Field(description="the run that reported it")
     agent: str
-    uri: str
-    range: Range
+    uri: str = Field(description="spelled as the client spelled it")
+    range: Range = Field(description="its current place: it follows edits")
     severity: Severity
-    code: str
-    title: str
-    detail: str
-    quote: str
-    suggestion: Suggestion | None = None
-    in_diff: bool | None = None
-    dismissal: Dismissal | None = None
-    confidence: float | None = None
-    status: FindingStatus
-    fingerprint: str
+    code: str = Field(description="a short slug of the kind of fault")
+    title: str = Field(description="one line")
+    detail: str = Field(description="Markdown, written by a model")
+    quote: str = Field(description="the source text that it is anchored to")
+    suggestion: Suggestion | None = Field(default=None, description="a ready fix")
+    in_diff: bool | None = Field(
+        default=None, description="in the change scopes: whether it lies in a changed hunk, or is new against the base"
+    )
+    dismissal: Dismissal | None = Field(default=None, description="why, since when and until when it is not shown")
+    confidence: float | None = Field(default=None, description="from 0 to 1")
+    status: FindingStatus = Field(description="`stale`: the quoted text was edited")
+    fingerprint: str = Field(description="stable across runs and line moves")
 
 
 def usage_json(usage: counted.Usage) -> dict[str, Any]:
