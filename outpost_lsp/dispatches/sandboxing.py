@@ -6,27 +6,28 @@ changed decides whether the worktree stays (SNAP-07).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import anyio
 
 from outpost_lsp.dispatches.furnishing import Furnishing, confinement_for, furnish, remove_stand_in
+from outpost_lsp.domain.event import WorkspaceCommitsEvent
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.sandbox.files_on_demand import FilesOnDemand
 from outpost_lsp.sandbox.lease import HostLease
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
 from outpost_lsp.workspaces.record import Commit
-from outpost_lsp.worktrees.changes import ChangeSet, change_set
-from outpost_lsp.worktrees.git import Repository, find_repository, run_git
+from outpost_lsp.worktrees.changes import ChangeSet
+from outpost_lsp.worktrees.git import Repository, find_repository
 from outpost_lsp.worktrees.plain_folder import open_plain_folder
 from outpost_lsp.worktrees.snapshot import Snapshot, take_snapshot
-from outpost_lsp.worktrees.worktree import Worktree, open_worktree
+from outpost_lsp.worktrees.worktree import Fill, Worktree, open_worktree
 
 Keep = Literal["changed", "never", "always"]
 _CLOSE_S = 10.0
@@ -46,6 +47,8 @@ class OpenedSandbox:
     changes: ChangeSet | None = None
     retained_directory: Path | None = None
     is_busy: bool = False
+    is_lazy: bool = False
+    """Whether everything that is done here is done through the lease, which then knows what can have changed."""
     must_keep: bool = False
     """Somebody asked for the worktree to stay, whatever is in it."""
     branch: str = "HEAD"
@@ -61,10 +64,20 @@ class OpenedSandbox:
     async def accept(self) -> None:
         """The agent has answered and its work is collected: raises when the work may not stand."""
 
+    async def recorded(self) -> WorkspaceCommitsEvent | None:
+        """What a replay needs of the commits made here; `None` where commits do not count."""
+        return None
+
+    async def rebuild(self, recorded: Mapping[str, Any], diverged: Callable[[str, Any, Any], None]) -> bool:
+        """Make recorded commits again; whether this is a place where commits count."""
+        del recorded, diverged
+        return False
+
     async def freeze(self) -> ChangeSet | None:
         """What differs from the snapshot now, as a tree that later writes do not change (SEC-24)."""
         if self.worktree is not None:
-            self.changes = await change_set(self.worktree.repository, self.worktree.commit)
+            touched = self.lease.touched if self.is_lazy and isinstance(self.lease, HostLease) else None
+            self.changes = await self.worktree.freeze(touched=touched)
         return self.changes
 
 
@@ -82,7 +95,9 @@ class WorktreeSandboxProvider:
 
     `snapshot` may be one that was taken before, for instance by a review's preparation. `unsaved` maps
     repository-relative paths to the text of open buffers. `environment` is what commands get besides the allow-list.
-    With `plain_folders` a folder that is no repository is worked on as a bounded copy (SNAP-09).
+    With `plain_folders` a folder that is no repository is worked on as a bounded copy (SNAP-09). `lazy` is for agents
+    whose tools do everything through the lease, as the built-in ones do: a large repository is then laid out file by
+    file, when somebody asks, and only what tools touched is looked at in the end.
     """
 
     name = "worktree"
@@ -101,6 +116,7 @@ class WorktreeSandboxProvider:
         environment: Mapping[str, str] | None = None,
         furnishing: Furnishing | None = None,
         plain_folders: bool = False,
+        lazy: bool = False,
         directory: Path | None = None,
         git_timeout_s: float = 120.0,
     ) -> None:
@@ -114,6 +130,7 @@ class WorktreeSandboxProvider:
         self.environment = dict(environment or {})
         self.furnishing = furnishing or Furnishing()
         self.plain_folders = plain_folders
+        self.lazy = lazy
         self.directory = directory
         self.git_timeout_s = git_timeout_s
 
@@ -140,18 +157,26 @@ class WorktreeSandboxProvider:
         else:
             layout = self.layout.for_repository(repository.common_dir, worktrees=self.directory)
             snapshot = self.snapshot or await self._snapshot(repository)
-            worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id)
+            fill: Fill = "auto" if self.lazy else "at once"
+            worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id, fill=fill)
         async with self._closing(layout, worktree) as opened:
             stand_in = layout.cache / "git" / run_id
             lease = HostLease(
                 worktree.directory,
                 layout.cache / "home" / run_id,
-                git=partial(run_git, worktree.repository),
+                git=worktree.git,
                 environment=self.environment,
                 confinement=await confinement_for(self.furnishing, worktree, stand_in),
+                files=None
+                if worktree.on_demand is None
+                else FilesOnDemand(worktree.directory, worktree.git, worktree.on_demand),
+                prepare=worktree.fill,
             )
+            if self.furnishing.copy_ignored or self.furnishing.with_include_file:
+                await worktree.fill()
             notes = [*snapshot.notes, *worktree.notes]
             sandbox = OpenedSandbox(lease, worktree.directory, worktree.origin, snapshot, worktree, layout, notes)
+            sandbox.is_lazy = self.lazy
             opened.append(sandbox)
             notes += await furnish(self.furnishing, worktree.origin, snapshot, lease)
             yield sandbox

@@ -8,7 +8,7 @@ and dispatches meet.
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,8 @@ import anyio
 from anyio import to_thread
 
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, conversations_of
+from outpost_lsp.dispatches.workspace_commits import rebuild, recorded_commits
+from outpost_lsp.domain.event import WorkspaceCommitsEvent
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.errors import OutpostError, record_recovery
 from outpost_lsp.sandbox.environment import allowed_environment
@@ -104,6 +106,15 @@ class WorkspaceSandbox(OpenedSandbox):
         tree = await tree_of(workspace.view, head, deadline_s=limit)
         self.changes = ChangeSet(base, tree, head, files)
         return self.changes
+
+    async def recorded(self) -> WorkspaceCommitsEvent | None:
+        """The commits of this dispatch, for its journal."""
+        return await recorded_commits(self.workspace, self.start, self.commits)
+
+    async def rebuild(self, recorded: Mapping[str, Any], diverged: Callable[[str, Any, Any], None]) -> bool:
+        """Make recorded commits again on the branch."""
+        await rebuild(self.workspace, self.start, recorded, diverged)
+        return True
 
     async def accept(self) -> None:
         """The guard looks at the work; then it is integrated, if that is the policy (DISP-04, GUARD-02)."""
