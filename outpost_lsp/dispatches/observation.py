@@ -185,7 +185,11 @@ class DispatchObservation:
         """What a replay of the changes needs: the frozen result as one commit on the snapshot (JRN-04)."""
         journal = self._options.journal
         snapshot, repository = sandbox.snapshot, sandbox.repository
-        if journal is None or not journal.replayable or snapshot is None or repository is None:
+        if journal is None or not journal.replayable:
+            return
+        if (recorded := await sandbox.recorded()) is not None:
+            self._hub.emit(recorded, "git")
+        if snapshot is None or repository is None:
             return
         baseline = {"commit": snapshot.commit, "tree": snapshot.tree}
         if not changes.files:

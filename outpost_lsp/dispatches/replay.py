@@ -116,6 +116,8 @@ class ReplayedTurns:
         if recorded.get("unavailable") is not None:
             self._diverged("unrecorded", None, recorded["unavailable"])
             return
+        if await sandbox.rebuild(recorded, self._diverged):
+            return
         snapshot = sandbox.snapshot
         baseline = (recorded.get("baseline") or {}).get("tree")
         if snapshot is not None and baseline is not None and baseline != snapshot.tree:
