@@ -339,6 +339,14 @@ async def test_a_function_made_synchronous_with_its_call_is_no_lost_await() -> N
     assert await news(before, after) == []
 
 
+async def test_several_calls_that_lose_their_await_at_once_are_taken_for_a_change_of_mind() -> None:
+    before = "async def f(x, y):\n    a = await x.g()\n    b = await y.h()\n    return a, b\n"
+    [one] = await brought(before, before.replace("await x.g()", "x.g()"))
+    assert (one.code, one.severity) == ("lost-await", "warning")
+    both = await brought(before, before.replace("await ", ""))
+    assert {(found.code, found.severity) for found in both} == {("lost-await", "information")}
+
+
 async def test_unresolved_merges_are_found_once_for_each_place() -> None:
     text = "a = 1\n<<<<<<< HEAD\nb = 1\n=======\nb = 2\n>>>>>>> feature\n"
     for path in ("a.py", "a.go", "a.unknown", "package-lock.json"):
@@ -532,6 +540,23 @@ async def test_what_only_looks_like_such_a_slip_is_left_alone(path: str, line: s
 )
 async def test_what_is_mostly_meant_is_kept_for_comparisons(text: str) -> None:
     assert await codes(text) == []
+
+
+async def test_blocking_calls_count_less_in_tests() -> None:
+    text = "import time\n\n\nasync def f():\n    time.sleep(1)\n"
+    assert await codes(text, "pkg/a.py") == ["blocking-sleep-in-async-function"]
+    assert await codes(text, "tests/test_a.py") == []
+
+
+async def test_a_shell_that_is_only_a_word_of_settings_is_none() -> None:
+    assert await codes('def f(settings, a):\n    return settings(a, shell="confined")\n') == []
+    assert await codes("def f(run_it, x):\n    return run_it(x, shell=True)\n") == ["call-with-shell-equals-true"]
+
+
+async def test_a_work_list_may_grow_while_it_is_iterated() -> None:
+    text = "def f(x):\n    for y in x:\n        if y:\n            x.{0}\n"
+    assert await codes(text.format("append(1)"), doubtful=True) == []
+    assert await codes(text.format("remove(y)")) == ["loop-iterator-mutation"]
 
 
 async def test_many_texts_are_answered_in_their_order() -> None:

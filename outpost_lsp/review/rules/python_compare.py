@@ -24,6 +24,7 @@ from outpost_lsp.review.rules.python_lost_names import (
 from outpost_lsp.review.rules.python_module import (
     FunctionNode,
     PythonModule,
+    at_severity,
     body_nodes,
     is_generator,
     is_stub,
@@ -66,6 +67,10 @@ def lost_by_change(before: SourceText, after: SourceText) -> list[RawFinding]:
         found.extend(misspelt_attributes(old, new, pair.before, function))
         found.extend(misspelt_names(old, new, pair.before, function))
         found.extend(lost_self(new, pair.before, function))
+    unsure = [item for item in found if item.finding.rule == "lost-await" and item.finding.severity == "warning"]
+    if len(unsure) > 1:
+        # Where several calls lose their `await` at once, the functions were changed on purpose.
+        found = [at_severity(item, "information") if item in unsure else item for item in found]
     return merged(found)
 
 
@@ -141,18 +146,27 @@ def _lost_await(module: PythonModule, pair: _Pair) -> Iterator[Placed]:
         if isinstance(node, ast.Await) and isinstance(node.value, ast.Call)
     )
     plain_before = {ast.unparse(call.func) for call in _plain_calls(pair.before)}
+    still = {
+        ast.unparse(node.value.func).rsplit(".", 1)[-1]
+        for node in module.nodes
+        if isinstance(node, ast.Await) and isinstance(node.value, ast.Call)
+    }
     for call in _plain_calls(pair.after):
         name = ast.unparse(call.func)
         function = module.functions.get(name)
-        if name in awaited and name not in plain_before and not isinstance(function, ast.FunctionDef):
-            yield module.placed(
-                call,
-                "lost-await",
-                "error",
-                f"The result is a coroutine that never ran: `{name}()` is no longer awaited",
-                "Before this change the call was awaited.",
-                key=name,
-            )
+        if name not in awaited or name in plain_before or isinstance(function, ast.FunctionDef):
+            continue
+        # A function of another file that nothing awaits any more may have become an ordinary one.
+        sure = isinstance(function, ast.AsyncFunctionDef) or name.rsplit(".", 1)[-1] in still
+        yield module.placed(
+            call,
+            "lost-await",
+            "error" if sure else "warning",
+            f"The result is a coroutine that never ran: `{name}()` is no longer awaited",
+            "Before this change the call was awaited."
+            + ("" if sure else " If the function was made an ordinary one in this change, all is well."),
+            key=name,
+        )
 
 
 def _plain_calls(function: FunctionNode) -> Iterator[ast.Call]:

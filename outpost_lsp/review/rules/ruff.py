@@ -154,7 +154,7 @@ def _read(output: str, sources: Sequence[SourceText]) -> list[list[Placed]]:
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise OutpostError("process", f"offline review: ruff's answer has another form: {error!r}") from error
     return [
-        second_look(placed, source.text, lines[index]) if placed else []
+        second_look(placed, source.path, source.text, lines[index]) if placed else []
         for index, (source, placed) in enumerate(zip(sources, found, strict=True))
     ]
 

@@ -32,6 +32,11 @@ _REMOVES: Final = re.compile(r"\.(?:remove|pop|popitem|clear|discard|insert)\(|^
 _CONSTANT_ADDRESS: Final = re.compile(r"\b(?:urlopen|urlretrieve|Request)\(\s*[A-Z_][A-Z0-9_]+\s*[,)]")
 _BARE_READ: Final = re.compile(r"^\s*(?:await\s+)?[A-Za-z_][\w.]*(?:\[[^\]]*\])?\s*(?:#.*)?$")
 
+_WAITING: Final = ("ASYNC210", "ASYNC212", "ASYNC220", "ASYNC221", "ASYNC222", "ASYNC250", "ASYNC251")
+_TEST: Final = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py\Z")
+_STARTS_PROGRAMS: Final = re.compile(
+    r"\w*(?:run|call|popen|exec|command|spawn|process|system|output|shell)\w*\([^()]*\bshell\s*=", re.IGNORECASE
+)
 _ONLY_NEW: Final = frozenset(
     ("N804", "N805", "B004", "B020", "B023", "B026", "LOG014", "PLE0605", "PLE0604", "RUF027", "PLW1508", "ASYNC220")
 )
@@ -41,28 +46,39 @@ _ONLY_NEW: Final = frozenset(
 @dataclass(frozen=True, slots=True)
 class _Case:
     item: Placed
+    path: str
     text: str
     lines: Sequence[str]
+
+    @property
+    def is_test(self) -> bool:
+        return _TEST.search(self.path) is not None
 
     @property
     def line(self) -> str:
         return self.lines[self.item.start[0] - 1]
 
 
-_IN_DOUBT: Final[Mapping[str, Severity]] = {"B006": "warning", "B909": "warning", "B018": "warning"}
+_IN_DOUBT: Final[Mapping[str, Severity]] = {
+    "B006": "warning",
+    "B909": "warning",
+    "B018": "warning",
+    "S604": "information",
+    **dict.fromkeys(_WAITING, "warning"),
+}
 """What a finding in doubt counts as, where that is less than it is otherwise."""
 _ANOTHER_FIRST: Final = frozenset(("cls", "mcs", "mcls", "metacls", "klass", "_self", "_cls", "__self__", "this"))
 
 
-def second_look(placed: Sequence[Placed], text: str, lines: Sequence[str]) -> list[Placed]:
+def second_look(placed: Sequence[Placed], path: str, text: str, lines: Sequence[str]) -> list[Placed]:
     """The findings that stay, some of them for comparisons only."""
     kept = []
     for item in placed:
         line = lines[item.start[0] - 1] if item.start[0] <= len(lines) else ""
-        if _is_suppressed(item.finding.rule, line) or _is_meant(_Case(item, text, lines)):
+        if _is_suppressed(item.finding.rule, line) or _is_meant(_Case(item, path, text, lines)):
             continue
         doubt = _DOUBTS.get(item.finding.rule)
-        if item.finding.rule in _ONLY_NEW or (doubt is not None and doubt(_Case(item, text, lines))):
+        if item.finding.rule in _ONLY_NEW or (doubt is not None and doubt(_Case(item, path, text, lines))):
             severity = _IN_DOUBT.get(item.finding.rule, item.finding.severity)
             finding = replace(item.finding, only_new=True, severity=severity, confidence=CONFIDENCE[severity])
             item = Placed(finding, item.start, item.end)  # noqa: PLW2901
@@ -89,6 +105,9 @@ def _is_meant(case: _Case) -> bool:
             body = "\n".join(_body(case.lines, case.item.start[0] - 1))
             known = name is not None and name[1] in _ANOTHER_FIRST
             return known or re.search(rf"\b{word}\b", body) is None
+        case "B909":
+            # Adding to a list that is iterated is how work lists are written.
+            return ".append(" in case.line or ".extend(" in case.line
         case "RUF027":
             return ".format(" in case.text or ".format_map(" in case.text
         case _:
@@ -159,7 +178,6 @@ def _last_parameter(text: str) -> str:
 
 
 def _adds_while_iterating(case: _Case) -> bool:
-    # Appending to a list that is iterated is how work lists are written.
     return _REMOVES.search(case.line) is None
 
 
@@ -180,6 +198,16 @@ def _address_is_constant(case: _Case) -> bool:
     return _CONSTANT_ADDRESS.search(case.line) is not None
 
 
+def _waits_in_a_test(case: _Case) -> bool:
+    # Nothing else runs beside most tests, so that blocking holds up nobody.
+    return case.is_test
+
+
+def _starts_no_program(case: _Case) -> bool:
+    words = "\n".join(case.lines[case.item.start[0] - 1 : case.item.start[0] + 4])
+    return _STARTS_PROGRAMS.search(words) is None
+
+
 def _no_django(case: _Case) -> bool:
     return "django" not in case.text
 
@@ -193,6 +221,8 @@ _DOUBTS: Final[Mapping[str, Callable[[_Case], bool]]] = {
     "PLR0124": _tests_for_nan,
     "B018": _reads_for_an_effect,
     "S310": _address_is_constant,
+    "S604": _starts_no_program,
+    **dict.fromkeys(_WAITING, _waits_in_a_test),
     "S610": _no_django,
     "S611": _no_django,
 }
