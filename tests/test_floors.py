@@ -41,6 +41,9 @@ OWNERS = {
     "subprocess": ("sandbox", "worktrees"),
     "ray": ("cluster",),
     "mcp": ("tools",),
+    "mcp_types": ("tools",),
+    "httpx2": ("tools",),
+    "acp": ("dispatches",),
 }
 
 

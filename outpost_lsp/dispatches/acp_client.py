@@ -117,7 +117,7 @@ class Client:
         output_byte_limit: int | None = None,
         **_more: Any,
     ) -> schema.CreateTerminalResponse:
-        terminals = self._shell()
+        terminals = self._shell(session_id)
         whole = shlex.join([command, *(args or ())]) if args else command
         await self._need(session_id, "execute", {"command": whole}, Resources((), whole))
         if not args and any(character.isspace() for character in command):
@@ -136,7 +136,7 @@ class Client:
         return schema.CreateTerminalResponse(terminal_id=name)
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_more: Any) -> schema.TerminalOutputResponse:
-        terminal = await self._answered(_now(lambda: self._shell().terminal(terminal_id)))
+        terminal = await self._answered(_now(lambda: self._shell(session_id).terminal(terminal_id)))
         output, status = terminal.output, terminal.status
         ended = None if status is None else schema.TerminalExitStatus(exit_code=status)
         return schema.TerminalOutputResponse(output=output, truncated=terminal.truncated, exit_status=ended)
@@ -144,29 +144,23 @@ class Client:
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **_more: Any
     ) -> schema.WaitForTerminalExitResponse:
-        status = await self._answered(self._shell().wait(terminal_id))
+        status = await self._answered(self._shell(session_id).wait(terminal_id))
         return schema.WaitForTerminalExitResponse(exit_code=status)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_more: Any) -> schema.KillTerminalResponse:
-        await self._answered(self._shell().kill(terminal_id))
+        await self._answered(self._shell(session_id).kill(terminal_id))
         return schema.KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_more: Any) -> schema.ReleaseTerminalResponse:
-        await self._answered(self._shell().release(terminal_id))
+        await self._answered(self._shell(session_id).release(terminal_id))
         return schema.ReleaseTerminalResponse()
 
     # What is not for agents
 
-    async def create_elicitation(self, message: str, mode: Any, **_more: Any) -> Any:
-        raise acp.RequestError.method_not_found("elicitation/create")
-
-    async def complete_elicitation(self, elicitation_id: str, **_more: Any) -> None:
-        """Nothing was begun."""
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def ext_method(self, method: str, _params: dict[str, Any]) -> dict[str, Any]:
         raise acp.RequestError.method_not_found(method)
 
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+    async def ext_notification(self, _method: str, _params: dict[str, Any]) -> None:
         """Extensions tell us nothing."""
 
     # Permissions
@@ -184,8 +178,8 @@ class Client:
         if denial is not None:
             raise acp.RequestError(_DENIED, f"Denied: {denial}")
 
-    def _shell(self) -> Terminals:
-        if self._terminals is None:
+    def _shell(self, session_id: str) -> Terminals:
+        if self._terminals is None or session_id != self._session:
             raise acp.RequestError(_DENIED, "Denied: this agent has no shell here")
         return self._terminals
 

@@ -90,6 +90,9 @@ class BuiltInTurns:
         )
         return text
 
+    async def close(self) -> None:
+        """Nothing of a turn outlives it."""
+
     def _runtime(self, sandbox: OpenedSandbox, *, repair: bool) -> TurnRuntime:
         options, activity = self._options, Activity()
         runtime = TurnRuntime(

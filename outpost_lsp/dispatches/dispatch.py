@@ -81,6 +81,7 @@ async def dispatch(
     idle_s: float = 600,
     idle_warning_s: float = 60,
     deadline_s: float = 3_600,
+    settle_s: float = 60,
     expansion_s: float = 30,
     redact: Sequence[str | re.Pattern[str]] = (),
     warn: Callable[[str], None] | None = None,
@@ -93,9 +94,10 @@ async def dispatch(
 
     By default the sandbox is a worktree of a snapshot of the repository as it stands, removed at the end unless the
     agent changed something. With `branch` it is a workspace on a branch, which `guard`, `copies`, `hooks` and `limits`
-    shape; with `workspace` one that is open already, and `repository` is `None` or lies in the same checkout. `observe` is called synchronously with every agent event; `on_receipt` with every accounted
-    request. Cancelling the awaiting task stops the agent's model requests and commands and those of every subagent,
-    and returns only when they are gone.
+    shape; with `workspace` one that is open already, and `repository` is `None` or lies in the same checkout. `observe`
+    is called synchronously with every agent event; `on_receipt` with every accounted request. `settle_s` is left to an
+    external agent after its text held a marker of `until`. Cancelling the awaiting task stops the agent's model
+    requests and commands and those of every subagent, and returns only when they are gone.
 
     Raises the fault that ended the run, with what it left behind as recovery details (`recovery_details`).
     """
@@ -106,6 +108,7 @@ async def dispatch(
             "idle_s": idle_s,
             "idle_warning_s": idle_warning_s,
             "deadline_s": deadline_s,
+            "settle_s": settle_s,
             "expansion_s": expansion_s,
         },
         callbacks={"observe": observe, "warn": warn, "diagnostic": diagnostic, "on_receipt": on_receipt},
@@ -148,6 +151,7 @@ async def dispatch(
         idle_s=idle_s,
         idle_warning_s=idle_warning_s,
         deadline_s=deadline_s,
+        settle_s=settle_s,
         expansion_s=expansion_s,
         redact=masks,
         warn=warn or _ignore,
@@ -183,6 +187,7 @@ async def dispatch(
         "idle_s": idle_s,
         "idle_warning_s": idle_warning_s,
         "deadline_s": deadline_s,
+        "settle_s": settle_s,
         "expansion_s": expansion_s,
         "redact": redact,
         "warn": warn,

@@ -11,6 +11,8 @@ import anyio
 
 from outpost_lsp.dispatches.brief import render
 from outpost_lsp.dispatches.builtin_turn import BuiltInTurns
+from outpost_lsp.dispatches.cli_agent import CliAgent
+from outpost_lsp.dispatches.cli_turn import CliTurns
 from outpost_lsp.dispatches.fallback import FailedAttempt, FallbackAgent, FallbackRecord, classified, exhausted
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
@@ -31,9 +33,12 @@ Answer = tuple[str, Any]
 
 
 class Turns(Protocol):
-    """Whatever can carry a turn of a dispatch: a built-in loop, or a recording of one."""
+    """Whatever can carry a turn of a dispatch: a built-in loop, an external agent, or a recording of one."""
 
     async def turn(self, sandbox: OpenedSandbox, prompt: str, *, repair: bool = False) -> str: ...
+
+    async def close(self) -> None:
+        """No further turn is asked for."""
 
 
 class Execution:
@@ -183,9 +188,11 @@ class Execution:
         self._progress.conversation = None
         return True
 
-    def _carrier(self, agent: Agent | ReplayAgent, name: str) -> Turns:
+    def _carrier(self, agent: Agent | CliAgent | ReplayAgent, name: str) -> Turns:
         if isinstance(agent, ReplayAgent):
             return ReplayedTurns(agent, self.options, self._observation, self._progress)
+        if isinstance(agent, CliAgent):
+            return CliTurns(agent, name, self.options, self._observation, self._progress)
         return BuiltInTurns(agent, name, self.options, self._observation, self._progress)
 
     # Turns
@@ -201,11 +208,14 @@ class Execution:
             warn=options.warn,
             diagnostic=options.diagnostic,
         )
-        text = await self._turn(sandbox, carrier, with_format(prompt, options.response))
-        text = await self._resumed(sandbox, carrier, text)
-        if options.response is None:
-            return text, None
-        return await self._typed(sandbox, carrier, text)
+        try:
+            text = await self._turn(sandbox, carrier, with_format(prompt, options.response))
+            text = await self._resumed(sandbox, carrier, text)
+            if options.response is None:
+                return text, None
+            return await self._typed(sandbox, carrier, text)
+        finally:
+            await carrier.close()
 
     async def _turn(self, sandbox: OpenedSandbox, carrier: Turns, prompt: str, *, repair: bool = False) -> str:
         self._observation.emit(PromptEvent(text=prompt))

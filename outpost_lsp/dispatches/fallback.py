@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.domain.event import Candidate
 from outpost_lsp.domain.record import Declaration, Record
 from outpost_lsp.errors import OutpostError, configuration, quota_fault, unavailable_fault
@@ -17,29 +18,34 @@ Trigger = Literal["quota", "unavailable"]
 class FallbackAgent(Declaration):
     """At least two agents, and which failures move on to the next. `names` are for people; by default the models'."""
 
-    candidates: tuple[Agent, ...]
+    candidates: tuple[Agent | CliAgent, ...]
     on: tuple[Trigger, ...]
     names: tuple[str, ...]
 
     def __init__(
-        self, candidates: Sequence[Agent], on: Sequence[Trigger], *, names: Sequence[str] | None = None
+        self, candidates: Sequence[Agent | CliAgent], on: Sequence[Trigger], *, names: Sequence[str] | None = None
     ) -> None:
         candidates = tuple(candidates)
         for candidate in candidates:
-            if not isinstance(candidate, Agent):
-                raise configuration(f"FallbackAgent: candidates: {type(candidate).__name__} is no agent with a harness")
+            if not isinstance(candidate, Agent | CliAgent):
+                raise configuration(f"FallbackAgent: candidates: {type(candidate).__name__} cannot be one")
         if len(candidates) < 2:
             raise configuration("FallbackAgent: candidates: at least two are expected")
         if isinstance(on, str) or not on or len(set(on)) != len(tuple(on)):
             raise configuration("FallbackAgent: on: a list of distinct triggers is expected")
-        chosen = tuple(candidate.model.name for candidate in candidates) if names is None else tuple(names)
+        chosen = tuple(_name(candidate) for candidate in candidates) if names is None else tuple(names)
         if len(chosen) != len(candidates):
             raise configuration("FallbackAgent: names: one for each candidate is expected")
         super().__init__(candidates=candidates, on=tuple(on), names=chosen)
 
     def candidate(self, index: int) -> Candidate:
         """A candidate as events and results name it."""
-        return Candidate(index=index, name=self.names[index], model=self.candidates[index].model.name)
+        model = self.candidates[index].model
+        return Candidate(index=index, name=self.names[index], model=None if model is None else model.name)
+
+
+def _name(candidate: Agent | CliAgent) -> str:
+    return candidate.name if isinstance(candidate, CliAgent) else candidate.model.name
 
 
 class FailedAttempt(Candidate):

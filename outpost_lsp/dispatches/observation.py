@@ -95,11 +95,11 @@ class DispatchObservation:
             self._journal(observation)
         self._pending.clear()
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: Event, source: Source = "harness") -> None:
         """Let an agent event out. Only a watchdog that gives up raises."""
         event = event.model_copy(update={"pass_": self.pass_number, "at": now_text()})
         self._collector.see(event)
-        self._send(event, "harness", event.subagent_id)
+        self._send(event, source, event.subagent_id)
         observe = self._options.observe
         if observe is not None:
             try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outpost_lsp.dispatches.brief import Brief
+from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub, patterns
 from outpost_lsp.dispatches.recording import ReplayAgent
@@ -28,7 +29,7 @@ from outpost_lsp.harness.watchdog import Watchdog
 DONE: Final = "<outpost>done</outpost>"
 
 
-AnyAgent = Agent | FallbackAgent | ReplayAgent
+AnyAgent = Agent | CliAgent | FallbackAgent | ReplayAgent
 
 
 class Continuation(Declaration):
@@ -71,6 +72,7 @@ class DispatchOptions:
     idle_s: float
     idle_warning_s: float
     deadline_s: float
+    settle_s: float
     expansion_s: float
     redact: tuple[re.Pattern[str], ...]
     warn: Callable[[str], None]
@@ -94,7 +96,7 @@ def checked(
     watchdog: Any,
 ) -> tuple[tuple[str, ...], tuple[re.Pattern[str], ...]]:
     """Refuse what contradicts itself; gives the completion markers and the compiled patterns."""
-    if not isinstance(agent, Agent | FallbackAgent | ReplayAgent):
+    if not isinstance(agent, Agent | CliAgent | FallbackAgent | ReplayAgent):
         raise configuration(f"dispatch: agent: an Agent is expected, not {type(agent).__name__}")
     if type(passes) is not int or passes < 1:
         raise configuration("dispatch: passes: a positive integer is expected")
@@ -137,7 +139,8 @@ def _check_agent(
     if isinstance(agent, FallbackAgent) and continuation is not None:
         raise configuration("dispatch: continuation: continue with the candidate that held the conversation")
     agents = agent.candidates if isinstance(agent, FallbackAgent) else (agent,)
-    if all(one.harness.keeps_conversations for one in agents):
+    # An external agent keeps its conversation itself; whether it can go on with one is known when it has started.
+    if all(isinstance(one, CliAgent) or one.harness.keeps_conversations for one in agents):
         return
     if continuation is not None:
         raise configuration("dispatch: continuation: the agent keeps no conversations")

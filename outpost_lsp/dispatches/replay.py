@@ -63,6 +63,9 @@ class ReplayedTurns:
             self._diverged("prompt", recorded.prompt, prompt)
         return await self._carried(sandbox, recorded)
 
+    async def close(self) -> None:
+        """Nothing of a turn outlives it."""
+
     async def _carried(self, sandbox: OpenedSandbox, recorded: RecordedTurn) -> str:
         text = await self._replay(recorded)
         last = self._agent.remaining_turns == 0

@@ -40,6 +40,7 @@ class Steering:
     def __init__(self) -> None:
         self._state: SteeringState = "idle"
         self._waiting: list[_Waiting] = []
+        self._arrivals: set[asyncio.Event] = set()
 
     @property
     def state(self) -> SteeringState:
@@ -60,6 +61,8 @@ class Steering:
             raise _undelivered(text, subagent, "the controller is closed")
         waiting = _Waiting(text, subagent, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
+        for arrival in self._arrivals:
+            arrival.set()
         try:
             return await waiting.delivered
         finally:
@@ -99,6 +102,20 @@ class Steering:
             if not waiting.delivered.done():
                 waiting.delivered.set_result(Delivery(mode))
         return [waiting.text for waiting in taken]
+
+    async def changed(self) -> None:
+        """Until somebody sends a text: for agents that meet no boundary of their own (STEER-14)."""
+        arrival = asyncio.Event()
+        self._arrivals.add(arrival)
+        try:
+            await arrival.wait()
+        finally:
+            self._arrivals.discard(arrival)
+
+    def refuse_runs(self) -> None:
+        """Reject what is addressed to a child: this agent has none (STEER-12)."""
+        addressed = [waiting for waiting in self._waiting if isinstance(waiting.target, str)]
+        self._reject(addressed, "an external agent has no runs that can be addressed")
 
     def run_ended(self, run: str) -> None:
         """Reject what is still addressed to a child whose run has ended (STEER-08)."""
