@@ -51,7 +51,7 @@ class LeaseContext:
     directory: Path
     git_directories: tuple[Path, ...]
     variables: Mapping[str, str]
-    """Who commits are by, and what the repository's `.outpost/.env` says; the provider's own come on top (ENV-02)."""
+    """Who commits are by (GIT-03); everything else comes on top."""
     view: Repository
     home: Path
 
@@ -67,17 +67,35 @@ class LeaseProvider(Protocol):
 
 
 class HostSandboxProvider:
-    """Commands run on this machine, beside the program; nothing but the checked-out tree is apart (LOCAL-01)."""
+    """Commands run on this machine, beside the program; nothing but the checked-out tree is apart (LOCAL-01).
+
+    They get the allow-listed part of what git sees of the host, the user's identity, the variables of the checkout's
+    `.outpost/.env` unless `environment_file` is false, and `variables` (ENV-02). A name that the file lists without a
+    value takes that of `host`, the variables that the application is ready to hand on.
+    """
 
     name = "host"
     placement: Literal["host"] = "host"
 
-    def __init__(self, *, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        variables: Mapping[str, str] | None = None,
+        host: Mapping[str, str] | None = None,
+        environment_file: bool = True,
+    ) -> None:
         self.variables = dict(variables or {})
+        self.host = dict(host or {})
+        self.environment_file = environment_file
 
     async def acquire(self, context: LeaseContext, /) -> Lease:
         """A lease over the workspace's directory."""
-        environment = {**allowed_environment(context.view.environment), **context.variables, **self.variables}
+        listed: Mapping[str, str] = {}
+        if self.environment_file:
+            host = {**context.view.environment, **self.host}
+            listed = await to_thread.run_sync(file_variables, context.repository, host)
+        allowed = allowed_environment(context.view.environment)
+        environment = {**allowed, **context.variables, **listed, **self.variables}
         git = partial(run_git, context.view)
         return HostLease(context.directory, context.home, git=git, environment=environment)
 
@@ -136,12 +154,11 @@ async def sandbox_on(
     """Open a sandbox on a workspace; hooks given here replace those of the workspace (LIFE-04)."""
     with workspace.occupied():
         record, home = workspace.record, workspace.layout.cache / "home" / run_id
-        listed = await to_thread.run_sync(file_variables, record.repository, workspace.repository.environment)
         context = LeaseContext(
             repository=record.repository,
             directory=record.directory,
             git_directories=record.git_directories,
-            variables={**commit_identity(workspace.repository), **listed},
+            variables=commit_identity(workspace.repository),
             view=workspace.view,
             home=home,
         )

@@ -76,6 +76,7 @@ async def inspect(
         found.reasons.append("references-changed")
     if found.reasons:
         raise refusal(workspace, guard, before, found)
+    workspace.is_refused = False
     return before
 
 
@@ -89,7 +90,7 @@ def moved(workspace: OpenedWorkspace, references: References) -> OutpostError:
 
 def refusal(workspace: OpenedWorkspace, guard: DiffGuard, references: References, found: _Findings) -> OutpostError:
     """The fault of a guard, and the mark that the work has to stay."""
-    workspace.must_retain = True
+    workspace.is_refused = True
     details: dict[str, Any] = {
         "reasons": found.reasons,
         "matches": found.matches,

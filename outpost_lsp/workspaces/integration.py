@@ -54,9 +54,11 @@ async def integrate(workspace: OpenedWorkspace, resolve: Resolve | None = None) 
             raise OutpostError("workspace", "The workspace does not stand on its branch.", workspace.recovery)
         if resolve is not None:
             await check_host_clean(workspace)
-        return await _merge(workspace, references, resolve)
+        integration = await _merge(workspace, references, resolve)
+        workspace.is_refused = workspace.is_unmerged = False
+        return integration
     except BaseException:
-        workspace.must_retain = True
+        workspace.is_unmerged = True
         raise
     finally:
         lock.release()

@@ -44,8 +44,12 @@ class OpenedWorkspace:
     hooks: LifecycleHooks
     limits: StageLimits
     copied: tuple[CopiedFile, ...] = ()
+    is_refused: bool = False
+    """The guard refused the work when it last looked (WS-21)."""
+    is_unmerged: bool = False
+    """The last integration failed (INT-05)."""
     must_retain: bool = False
-    """The guard or a resolution refused the work (WS-21)."""
+    """It is not known that nobody works in it any more (SBX-05)."""
     is_occupied: bool = False
     """A sandbox is open on it (SBX-01)."""
     is_resolving: bool = False
@@ -115,7 +119,14 @@ class OpenedWorkspace:
             await managed.forget(self.repository, directory)
             return Disposal()
         kept = Disposal(directory)
-        if preserve or self.must_retain or not await self.branch() or await self._holds_work():
+        if (
+            preserve
+            or self.is_refused
+            or self.is_unmerged
+            or self.must_retain
+            or not await self.branch()
+            or await self._holds_work()
+        ):
             return kept
         if not await to_thread.run_sync(_is_inside, directory, self.managed):
             message = f"{directory} is not in the folder of workspaces {self.managed}; it is not removed."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outpost_lsp import OutpostError
+from outpost_lsp import DiffGuard, OutpostError
 from tests.workspaces.conftest import Bench, sh
 
 
@@ -37,6 +37,24 @@ async def test_WS_21_preserve_keeps_a_clean_worktree(bench: Bench) -> None:
     assert (await workspace.close(preserve=True)).retained_directory == workspace.directory
     assert len(bench.worktrees()) == 2
     assert bench.held_locks() == []
+
+
+async def test_WS_21_what_was_refused_and_then_put_right_is_not_kept(bench: Bench) -> None:
+    workspace = await bench.open("integrate", guard=DiffGuard(protected_paths=("secret",)))
+    sh(workspace.directory, "echo s > secret; echo agent > a.txt; git add -A; git commit -qm s")
+    bench.repository.write("a.txt", "person\n")
+    bench.repository.commit_all("person")
+    for code, script in (
+        ("guard", "git rm -q secret; git commit -qm undone"),
+        ("conflict", "git merge -q -X ours --no-edit main"),
+    ):
+        with pytest.raises(OutpostError) as caught:
+            await workspace.integrate()
+        assert caught.value.code == code
+        sh(workspace.directory, script)
+    await workspace.integrate()
+    assert (await workspace.close()).retained_directory is None
+    assert bench.branches() == ["main"]
 
 
 async def test_WS_22_a_detached_worktree_is_kept(bench: Bench) -> None:

@@ -46,6 +46,18 @@ async def test_ENV_02_the_identity_yields_to_the_file_and_the_file_to_the_provid
     assert "FROM_ENV" not in found
 
 
+async def test_ENV_03_only_what_the_application_hands_on_fills_an_empty_value(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    bench.repository.write(".outpost/.env", "OPENAI_API_KEY=\nTOKEN=\nPLAIN=1\n")
+    found = await seen(bench, sandbox_provider=HostSandboxProvider(host={"TOKEN": "t", "OTHER": "o"}))
+    assert (found["TOKEN"], found["PLAIN"]) == ("t", "1")
+    assert not {"OPENAI_API_KEY", "OTHER"} & found.keys()
+    found = await seen(bench, sandbox_provider=HostSandboxProvider(environment_file=False))
+    assert "PLAIN" not in found
+
+
 def test_ENV_03_an_empty_value_takes_the_hosts(tmp_path: Path) -> None:
     (tmp_path / ".outpost").mkdir()
     (tmp_path / ".outpost/.env").write_text("LISTED=\nMISSING=\nGIVEN=own\n")
