@@ -278,7 +278,7 @@ export class Window {
   }
 
   async picture(name) {
-    await this.page.screenshot({ path: join(OUTPOST_PICTURES, `vscode-${name}.png`) });
+    await this.page.screenshot({ animations: "disabled", path: join(OUTPOST_PICTURES, `vscode-${name}.png`) });
   }
 
   async close() {

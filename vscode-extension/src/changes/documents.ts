@@ -1,8 +1,12 @@
 /**
- * The two sides of a run's changes as virtual documents, for the editor's own diff view.
+ * What runs changed, read once and kept, and the two sides of each change as virtual documents for the editor's own diff
+ * view.
+ *
+ * The server provides such documents, too (scheme `outpost`), for any editor. Here both sides have the file's own path,
+ * since the editor takes two different paths for a renamed file.
  */
 
-import { EventEmitter, Uri, type TextDocumentContentProvider } from "vscode";
+import { Uri, type TextDocumentContentProvider } from "vscode";
 
 import type { ChangedFile } from "../protocol";
 
@@ -16,8 +20,6 @@ export type Read = (runId: string) => Promise<readonly ChangedFile[]>;
 
 export class ChangeDocuments implements TextDocumentContentProvider {
   private readonly read = new Map<string, Promise<readonly ChangedFile[]>>();
-  private readonly changed = new EventEmitter<Uri>();
-  readonly onDidChange = this.changed.event;
 
   constructor(private readonly reader: Read) {}
 
@@ -51,7 +53,7 @@ export class ChangeDocuments implements TextDocumentContentProvider {
   }
 }
 
-/** The URI of one side of a changed file; its path ends like the file's, so that the language is found. */
+/** The document of one side of a changed file. */
 export function changeUri(runId: string, side: Side, path: string): Uri {
   return Uri.from({ scheme: CHANGE_SCHEME, authority: side, path: `/${path}`, query: runId });
 }
@@ -61,6 +63,11 @@ export function placeOf(uri: Uri): { runId: string; side: Side; path: string } |
   return uri.scheme === CHANGE_SCHEME && (side === "before" || side === "after") && runId !== ""
     ? { runId, side, path: uri.path.slice(1) }
     : undefined;
+}
+
+/** The server's document of what came of a run. */
+export function reportUri(runId: string): Uri {
+  return Uri.from({ scheme: "outpost", path: `/runs/${runId}/report.md` });
 }
 
 /** Whether a file is one that has no text to show. */

@@ -3,6 +3,7 @@
 import { commands, QuickPickItemKind, Uri, window, workspace, type QuickPickItem } from "vscode";
 
 import { changeUri, isBinary } from "../changes/documents";
+import { hunkText } from "../changes/hunks";
 import type { ApplyResult, ChangedFile, Run } from "../protocol";
 import { oneLine, plural } from "../text";
 import { pickRun, runNode, type Context, type Handler } from "./context";
@@ -102,8 +103,11 @@ async function showOne(run: Run, file: ChangedFile): Promise<void> {
 async function pickHunks({ changes }: Context, run: Run, path: string | undefined): Promise<string[] | undefined> {
   const files = (await changes.files(run.id)).filter((file) => path === undefined || file.path === path);
   const items = files.flatMap((file): (QuickPickItem & { id?: string })[] => [
-    { label: file.path, kind: QuickPickItemKind.Separator },
-    ...file.hunks.map(({ id, header }) => ({ label: header, description: file.path, picked: true, id })),
+    { label: file.status, kind: QuickPickItemKind.Separator },
+    ...file.hunks.map((hunk) => {
+      const { place, line } = hunkText(file, hunk);
+      return { label: `${file.path}: ${place}`, description: oneLine(line, 80), picked: true, id: hunk.id };
+    }),
   ]);
   const picked = await window.showQuickPick(items, {
     title: `Apply Parts of ${oneLine(run.title, 60)}`,
@@ -121,7 +125,9 @@ async function apply(context: Context, run: Run, part: Part, how: How): Promise<
   );
   context.changes.forget(run.id);
   if (result.conflicts.length > 0) {
-    await tellConflicts(run, result);
+    if (how.preview !== true || result.conflicts.some(({ path }) => path !== "")) {
+      await tellConflicts(run, result);
+    }
     return;
   }
   if (how.save === true && result.applied) {
@@ -136,8 +142,8 @@ async function apply(context: Context, run: Run, part: Part, how: How): Promise<
 }
 
 async function tellConflicts(run: Run, { conflicts }: ApplyResult): Promise<void> {
-  const list = conflicts.map(({ path, reason }) => `${path}: ${reason}`).join("; ");
-  const answer = await window.showErrorMessage(`Outpost: nothing was applied. ${oneLine(list, 600)}`, "Show Changes");
+  const list = conflicts.map(({ path, reason }) => (path === "" ? reason : `${path}: ${reason}`)).join("; ");
+  const answer = await window.showErrorMessage(`Outpost: ${oneLine(list, 600)}`, "Show Changes");
   if (answer !== undefined) {
     await commands.executeCommand("outpost.ui.showChanges", run.id);
   }

@@ -1,7 +1,8 @@
 /** What can be done with runs: stop them, speak to them, go on, look at them. */
 
-import { env, window, workspace } from "vscode";
+import { env, window } from "vscode";
 
+import { reportUri } from "../changes/documents";
 import { isLive, type RaisedLimits, type Run } from "../protocol";
 import type { Timelines } from "../timeline/panels";
 import { oneLine } from "../text";
@@ -38,9 +39,7 @@ export function runCommands(context: Context, timelines: Timelines): Record<stri
     "outpost.ui.showAnswer": async (argument) => {
       const run = await pickRun(context, argument, "Whose answer?", ({ text }) => text !== undefined);
       if (run !== undefined) {
-        // A plain document: nothing that a model wrote is rendered.
-        const document = await workspace.openTextDocument({ language: "markdown", content: `# ${run.title}\n\n${run.text ?? ""}\n` });
-        await window.showTextDocument(document, { preview: true });
+        await window.showTextDocument(reportUri(run.id), { preview: true });
       }
     },
     "outpost.ui.replay": async (argument) => {

@@ -170,7 +170,7 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
     return new FileDecoration(
       Array.from(route.choice).slice(0, 2).join("").toUpperCase(),
       `Route ${text.route(route)}`,
-      new ThemeColor(route.reason === "selected" ? "charts.blue" : "list.warningForeground"),
+      route.reason === "selected" ? undefined : new ThemeColor("list.warningForeground"),
     );
   }
 
@@ -258,7 +258,8 @@ function agentItem(run: Run, agent: Agent, hasChildren: boolean): TreeItem {
     hasChildren ? TreeItemCollapsibleState.Expanded : TreeItemCollapsibleState.None,
   );
   const works = isLive(run) && agent.status === "started";
-  item.id = `agent:${run.id}:${agent.id ?? ""}`;
+  // The editor keeps an item closed that had no children at first; another id opens it with the first one.
+  item.id = `agent:${run.id}:${agent.id ?? ""}${hasChildren ? ":open" : ""}`;
   item.resourceUri = agentUri(run.id, agent.id);
   item.iconPath = works
     ? new ThemeIcon("loading~spin")

@@ -1,0 +1,258 @@
+/** Agents with a scripted service: keys, delegation, routing, steering, changes, questions, cancelling, a crash. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { Editor, keepEvidence, makeRepository, until } from "./editor.mjs";
+import { decision, Service } from "./service.mjs";
+
+const KEY = "canary-of-the-editor-test-1";
+const repository = makeRepository(mkdtempSync(join(tmpdir(), "outpost-agents-")), {
+  "prices.py": "def discount(price, percent):\n    return price - price * percent / 100\n",
+  "README.md": "# Shop\n\nOld words.\n",
+});
+
+const COORDINATOR = "You coordinate the shop.";
+const REVIEWER = "You review the shop.";
+const WRITER = "You write for the shop.";
+
+const FINDING = {
+  path: "prices.py",
+  quote: "return price - price * percent / 100",
+  severity: "warning",
+  code: "unchecked-input",
+  title: "A percentage above 100 gives a negative price",
+  detail: "Nothing checks `percent`, so 150 turns 10 into -5.",
+  confidence: 0.8,
+};
+
+const ANSWERS = [
+  // Delegation: the coordinator asks the reviewer, who reports; one decision is not sure enough.
+  decision("fast", 0.97),
+  decision("deep", 0.93),
+  decision("fast", 0.55),
+  decision("fast", 0.97, { times: 0 }),
+  {
+    when: { contains: COORDINATOR, results: 0 },
+    text: "I ask the reviewer.",
+    calls: [{ name: "reviewer", input: { prompt: "Look at the prices." } }],
+    usage: { input: 1200, output: 80 },
+  },
+  {
+    when: { contains: REVIEWER, results: 0 },
+    calls: [{ name: "report_finding", input: FINDING }],
+    usage: { input: 2400, output: 160 },
+    delay_s: 3,
+  },
+  { when: { contains: REVIEWER, results: 1 }, text: "One risk.", usage: { input: 2600, output: 40 } },
+  { when: { contains: COORDINATOR, results: 1 }, text: "The discount is not checked.", usage: { input: 1500, output: 60 } },
+  // Changes: after a question for permission.
+  {
+    when: { contains: "new words", results: 0 },
+    calls: [{ name: "write_file", input: { path: "README.md", content: "# Shop\n\nNew words.\n" } }],
+  },
+  {
+    when: { contains: "new words", results: 1 },
+    calls: [{ name: "write_file", input: { path: "NOTES.md", content: "Noted.\n" } }],
+  },
+  { when: { contains: "new words", results: 2 }, text: "Written." },
+  // Steering: somebody speaks while the first answer is on its way.
+  { when: { contains: "use the word done" }, text: "Done, as you wished.", times: 0 },
+  { when: { contains: "take your time", results: 0 }, calls: [{ name: "read_file", input: { path: "README.md" } }], delay_s: 8 },
+  { when: { contains: "wait for me" }, silent: true, times: 0 },
+];
+
+let service;
+let editor;
+let window;
+
+before(async () => {
+  service = await Service.start(ANSWERS);
+  const agent = (instructions, more) => ({ instructions, ...more });
+  editor = await Editor.start({
+    settings: {
+      "outpost.providers": { local: { kind: "openai", api: "chat", baseUrl: service.url, apiKeyEnv: "SHOP_KEY" } },
+      "outpost.models": {
+        small: { provider: "local", name: "small-1", price: { input: 0.25, cached: 0.025, output: 2, currency: "USD" } },
+        large: { provider: "local", name: "large-1", price: { input: 2.5, cached: 0.25, output: 20, currency: "USD" } },
+      },
+      "outpost.defaultModel": "small",
+      "outpost.deciders": { choosing: { kind: "system-one", baseUrl: service.url, apiKeyEnv: "" } },
+      "outpost.routing": {
+        depth: {
+          decider: "choosing",
+          model: "auto",
+          question: "route",
+          instructions: "Choose the model for the next step.",
+          criteria: { fast: "Routine tools", deep: "Reasoning" },
+          models: { fast: "small", deep: "large" },
+          minConfidence: 0.85,
+          fallback: "deep",
+        },
+      },
+      "outpost.agents": {
+        coordinator: agent(COORDINATOR, { routing: "depth", subagents: ["reviewer"], tools: ["files"] }),
+        reviewer: agent(REVIEWER, { routing: "depth", tools: ["files", "findings"] }),
+        writer: agent(WRITER, {
+          tools: ["files", "edit"],
+          permissions: { default: "allow", rules: [{ effect: "ask", tools: ["write_file"], paths: ["NOTES.md"], reason: "notes are private" }] },
+        }),
+      },
+    },
+  });
+  window = await editor.open(repository, "prices.py");
+});
+
+after(async () => {
+  await editor?.stop();
+  service?.stop();
+});
+
+function step(name, work) {
+  test(name, async () => {
+    try {
+      await work();
+    } catch (error) {
+      await keepEvidence(editor, window, name.replace(/\W+/gu, "-"));
+      throw error;
+    }
+  });
+}
+
+async function dispatch(agent, brief) {
+  await window.command("Outpost: Run an Agent…");
+  await window.pick(agent);
+  await window.answer(brief);
+}
+
+step("a missing key is asked for, kept in the secret storage and given to the server", async () => {
+  await window.status("Outpost: idle");
+  await window.command("View: Show Outpost");
+  await window.command("Outpost: Coordinate…");
+  await window.answer("Have the shop reviewed.");
+  await window.press("no key for the provider local", "Set API Key");
+  await window.picture("key");
+  await window.answer(KEY);
+  await window.notification("the key of local is saved");
+  assert.ok(!JSON.stringify(await service.requests()).includes(KEY));
+});
+
+step("delegation is shown live, with the models that were chosen and why", async () => {
+  await window.command("Notifications: Clear All Notifications");
+  await window.command("Outpost: Coordinate…");
+  await window.answer("Have the shop reviewed.");
+  await window.status("1 running");
+  const asked = await window.row("Runs", "reviewer");
+  await until("the fallback of the reviewer is shown", async () => (await asked.innerText()).includes("deep → large-1"));
+  await window.picture("delegation");
+  await window.notification("Have the shop reviewed.: 1 finding");
+  const rows = (await window.rows("Runs")).map((row) => row.replace(/\s+/gu, " "));
+  assert.ok(rows.some((row) => /coordinator.*fast → small-1 · step 2/u.test(row)), rows.join("\n"));
+  assert.ok(rows.some((row) => /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u.test(row)), rows.join("\n"));
+  await window.row("Findings", FINDING.title);
+  await window.status("tokens");
+  await window.status("USD");
+  await window.picture("delegated");
+  const seen = await service.requests();
+  assert.ok(seen.filter(({ path }) => path.endsWith("/chat/completions")).every(({ headers }) => headers.authorization === `Bearer ${KEY}`));
+});
+
+step("the timeline tells steps, routes and tokens of each agent", async () => {
+  await window.act("Runs", "Have the shop reviewed.", "Show Timeline");
+  const frame = window.page.frameLocator("iframe.webview").frameLocator("iframe");
+  await frame.locator("article.step", { hasText: "reviewer, step 2" }).first().waitFor({ state: "visible" });
+  await frame.locator(".badge.fallback", { hasText: "large-1" }).first().waitFor({ state: "visible" });
+  assert.match(await frame.locator("#usage").innerText(), /reviewer/u);
+  await frame.locator("article.step").first().focus();
+  await window.page.keyboard.press("ArrowDown");
+  assert.match(await frame.locator("article:focus h2").innerText(), /reviewer, step 1/u);
+  await window.picture("timeline-of-agents");
+  await window.command("View: Close Editor");
+});
+
+step("a question for permission waits in the status bar until it is answered", async () => {
+  await dispatch("writer", "Put new words everywhere.");
+  await window.status("1 question");
+  await window.notification("notes are private");
+  await window.picture("question");
+  await window.press("notes are private", "Allow once");
+  await window.notification("2 files changed");
+});
+
+step("changes are shown, applied in part, then all of them, and saved", async () => {
+  await window.command("Notifications: Clear All Notifications");
+  await window.act("Runs", "Put new words everywhere.", "Show Changes");
+  await window.see(".multiDiffEntry, .monaco-diff-editor");
+  await until("both files are shown", async () => {
+    const text = await window.page.locator(".editor-instance").innerText();
+    return text.includes("README.md") && text.includes("NOTES.md");
+  });
+  await window.picture("changes");
+  await window.command("View: Close All Editors");
+  await window.command("Outpost: Apply Parts of the Changes…");
+  await window.page.locator(".quick-input-list .monaco-list-row", { hasText: "NOTES.md" }).first().click();
+  await window.picture("hunks");
+  await window.page.keyboard.press("Enter");
+  await window.status("applied to 1 file");
+  await window.command("File: Save All");
+  await until("the part is there", () => readFileSync(join(repository, "README.md"), "utf8").includes("New words."));
+  assert.ok(!existsSync(join(repository, "NOTES.md")));
+  await window.command("Outpost: Apply Changes and Save");
+  await until("the rest is there", () => existsSync(join(repository, "NOTES.md")) && readFileSync(join(repository, "NOTES.md"), "utf8") === "Noted.\n");
+});
+
+step("a running agent is steered", async () => {
+  await window.command("Notifications: Clear All Notifications");
+  await dispatch("writer", "Please take your time.");
+  await window.status("1 running");
+  await until("the service was asked", async () => (await service.state()).openConnections > 0);
+  await window.act("Runs", "Please take your time.", "Steer");
+  await window.answer("use the word done");
+  await window.notification("Please take your time.: done");
+});
+
+step("a run is cancelled from its progress notification", async () => {
+  await window.command("Notifications: Clear All Notifications");
+  await dispatch("writer", "Again, wait for me.");
+  const toast = await window.notification("Again, wait for me.");
+  await toast.locator(".monaco-button", { hasText: "Cancel" }).first().click();
+  await window.notification("Again, wait for me.: cancelled");
+  await window.status("Outpost: idle");
+  await until("the service was left", async () => (await service.state()).leftEarly > 0);
+});
+
+step("a server that is killed comes back, and its run can be continued", async () => {
+  await window.command("Notifications: Clear All Notifications");
+  await dispatch("writer", "Once more, wait for me.");
+  await window.status("1 running");
+  await until("the service was asked", async () => (await service.state()).openConnections > 0);
+  const [, pid] = editor.log().match(/runs as process (\d+)(?![\s\S]*runs as process)/u);
+  process.kill(Number(pid), "SIGKILL");
+  await window.status("Outpost: idle");
+  await window.row("Runs", "interrupted");
+  await window.picture("interrupted");
+});
+
+step("the server goes with its window, and no key was written anywhere", async () => {
+  const pids = [...editor.log().matchAll(/runs as process (\d+)/gu)].map(([, pid]) => Number(pid));
+  assert.ok(pids.length > 1);
+  assert.ok(!editor.log().includes(KEY));
+  await window.close();
+  await until("the server has ended", () => pids.every((pid) => !isAlive(pid)), 120_000);
+  const folders = ["state", "cache", join("data", "logs"), join("data", "User")].map((name) => join(editor.home, name));
+  const { stdout } = spawnSync("grep", ["-rlF", KEY, ...folders], { encoding: "utf8" });
+  assert.equal(stdout, "");
+});
+
+function isAlive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
