@@ -15,10 +15,14 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
 from outpost_lsp.config.agents import AgentSettings, InterventionSettings, LimitSettings, PermissionSettings
+from outpost_lsp.config.programs import external_agent, mcp_server, why_not
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.services import ModelSettings, RoutingSettings
 from outpost_lsp.config.skills import load_skill
+from outpost_lsp.dispatches.cli_agent import CliAgent
+from outpost_lsp.dispatches.fallback import FallbackAgent
+from outpost_lsp.dispatches.options import AnyAgent
 from outpost_lsp.domain.decision import Choice, Decision
 from outpost_lsp.domain.model import ModelSpec
 from outpost_lsp.domain.permission import PermissionRule, Permissions
@@ -39,6 +43,7 @@ from outpost_lsp.tools.edit import edit_tools
 from outpost_lsp.tools.files import file_tools
 from outpost_lsp.tools.findings import FindingScope, finding_tools
 from outpost_lsp.tools.git import git_tools
+from outpost_lsp.tools.mcp_server import McpServer
 from outpost_lsp.tools.search import search_tools
 from outpost_lsp.tools.shell import shell_tools
 
@@ -49,7 +54,7 @@ _CONTEXT: Final = {"truncate_tool_results": truncate_tool_results, "summarize_hi
 class AgentRun:
     """An agent with what its dispatch is given besides."""
 
-    agent: Agent
+    agent: AnyAgent
     prices: ModelPriceTable | None
     watchdog: Watchdog | None
     redact: tuple[re.Pattern[str], ...]
@@ -78,7 +83,6 @@ def build_agent(
     settings = services.settings if settings is None else settings
     building = _Building(settings, services, finding_scope, folder, is_trusted, confinement_works)
     agent = building.agent(name, limits)
-    building.note_the_offline_model(name)
     return AgentRun(
         agent=agent,
         prices=price_table(settings),
@@ -141,17 +145,31 @@ class _Building:
         self._finding_scope = finding_scope
         self._folder = folder
         self._is_trusted = is_trusted
+        self._why_no_programs = why_not(is_trusted=is_trusted, offline=services.offline)
         shell = settings.sandbox.shell
         self._has_shell = shell == "unconfined" or (shell == "confined" and confinement_works)
         self._made: dict[str, Agent] = {}
 
-    def agent(self, name: str, limits: Mapping[str, Any] | None = None) -> Agent:
+    def agent(self, name: str, limits: Mapping[str, Any] | None = None) -> AnyAgent:
         """The agent of this name."""
+        settings = check_agent(self._settings, name)
+        if settings.candidates is not None and settings.on is not None:
+            candidates = [self._candidate(candidate, limits) for candidate in settings.candidates]
+            return FallbackAgent(candidates, settings.on, names=settings.candidates)
+        return self._candidate(name, limits)
+
+    def _candidate(self, name: str, limits: Mapping[str, Any] | None) -> Agent | CliAgent:
+        settings = check_agent(self._settings, name)
+        if settings.kind == "external":
+            why = self._why_no_programs
+            return external_agent(name, settings, self._settings, why=why, shell=self._has_shell)
+        self._note_the_offline_model(name)
+        return self._built_in(name, limits)
+
+    def _built_in(self, name: str, limits: Mapping[str, Any] | None = None) -> Agent:
         if name in self._made:
             return self._made[name]
         settings = check_agent(self._settings, name)
-        if settings.kind != "built-in":
-            raise self._without_model(name, settings)
         model = model_of(self._settings, name)
         tools = self._tools(name, settings)
         self._made[name] = Agent(
@@ -166,12 +184,13 @@ class _Building:
                 context=[self._strategy(strategy) for strategy in settings.context],
                 conversations=DEFAULT if settings.conversations else None,
                 skills=[load_skill(self._skill_folder(skill)) for skill in settings.skills],
+                mcp_servers=self._servers(name, settings),
                 routing=self._routing(settings),
             ),
         )
         return self._made[name]
 
-    def note_the_offline_model(self, name: str) -> None:
+    def _note_the_offline_model(self, name: str) -> None:
         """Say so when an agent works by fixed rules although somebody has configured models."""
         settings = self._settings
         own = settings.providers[model_of(settings, name).provider]
@@ -181,14 +200,6 @@ class _Building:
                 f"the agent {name} works by the fixed rules of the offline provider, although there are models "
                 f"({', '.join(others)}): set default_model or agents.{name}.model to use one"
             )
-
-    def _without_model(self, name: str, settings: AgentSettings) -> Exception:
-        if settings.kind == "external" and not self._is_trusted:
-            return configuration(
-                f"agent {name}: it starts a program, so the folder has to be trusted first", agent=name
-            )
-        what = "starts a program" if settings.kind == "external" else "tries other agents in order"
-        return configuration(f"agent {name}: it {what}, which this server cannot carry out", agent=name)
 
     def _spec(self, model: ModelSettings) -> ModelSpec:
         if self._services.offline or self._settings.providers[model.provider].kind == "offline":
@@ -214,11 +225,9 @@ class _Building:
                     tools.append(shell_tools())
                 case "shell":
                     self.notes.append(self._why_no_shell(name))
-        if settings.mcp:
-            self.notes.append(f"the agent {name} has no tools of MCP servers here: {self._why_no_mcp()}")
         tools += [
             Subagent(subagent, self._settings.agents[subagent].description or f"The agent {subagent}.", agent)
-            for subagent, agent in ((subagent, self.agent(subagent)) for subagent in settings.subagents)
+            for subagent, agent in ((subagent, self._built_in(subagent)) for subagent in settings.subagents)
         ]
         return tools
 
@@ -229,8 +238,13 @@ class _Building:
             f"the agent {name} has no shell: commands cannot be confined on this machine; outpost-lsp doctor says why"
         )
 
-    def _why_no_mcp(self) -> str:
-        return "this server starts none" if self._is_trusted else "the folder is not trusted"
+    def _servers(self, name: str, settings: AgentSettings) -> dict[str, McpServer] | None:
+        if not settings.mcp:
+            return None
+        if self._why_no_programs is not None:
+            self.notes.append(f"the agent {name} has no tools of MCP servers here: {self._why_no_programs}")
+            return None
+        return {server: mcp_server(server, self._settings.mcp[server]) for server in settings.mcp}
 
     def _instructions(self, name: str, settings: AgentSettings) -> list[str | Instructions]:
         shipped = SHIPPED_AGENTS.get(name)

@@ -49,9 +49,14 @@ def key_variable(provider: ProviderSettings) -> str:
 
 def key_variables(settings: Settings) -> set[str]:
     """Every variable that the settings say holds a key: no child may see them."""
+    tokens = {server.bearer_token_variable or "" for server in settings.mcp.values()}
+    return (service_key_variables(settings) | tokens) - {""}
+
+
+def service_key_variables(settings: Settings) -> set[str]:
+    """The variables with keys of model services and the like: they go nowhere else, whoever asks by name (SEC-17)."""
     named = {key_variable(provider) for provider in settings.providers.values()}
     named |= {decider.api_key_env for decider in settings.deciders.values()}
-    named |= {server.bearer_token_variable or "" for server in settings.mcp.values()}
     named |= {settings.runs.ray.token_env, *(variable for _, variable in _CUSTOMARY.values())}
     return named - {""}
 

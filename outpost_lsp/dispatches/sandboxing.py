@@ -94,7 +94,8 @@ class WorktreeSandboxProvider:
     """A detached git worktree of a snapshot, outside the user's folder; commands run on this machine.
 
     `snapshot` may be one that was taken before, for instance by a review's preparation. `unsaved` maps
-    repository-relative paths to the text of open buffers. `environment` is what commands get besides the allow-list.
+    repository-relative paths to the text of open buffers. `environment` is what commands get; `variables` are found by
+    name only, by MCP servers and external agents that ask for them.
     With `plain_folders` a folder that is no repository is worked on as a bounded copy (SNAP-09). `lazy` is for agents
     whose tools do everything through the lease, as the built-in ones do: a large repository is then laid out file by
     file, when somebody asks, and only what tools touched is looked at in the end.
@@ -114,6 +115,7 @@ class WorktreeSandboxProvider:
         unsaved: Mapping[str, str | bytes] | None = None,
         keep: Keep = "changed",
         environment: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
         furnishing: Furnishing | None = None,
         plain_folders: bool = False,
         lazy: bool = False,
@@ -128,6 +130,7 @@ class WorktreeSandboxProvider:
         self.unsaved = dict(unsaved or {})
         self.keep = keep
         self.environment = dict(environment or {})
+        self.variables = dict(variables or {})
         self.furnishing = furnishing or Furnishing()
         self.plain_folders = plain_folders
         self.lazy = lazy
@@ -166,6 +169,7 @@ class WorktreeSandboxProvider:
                 layout.cache / "home" / run_id,
                 git=worktree.git,
                 environment=self.environment,
+                variables=self.variables,
                 confinement=await confinement_for(self.furnishing, worktree, stand_in),
                 files=None
                 if worktree.on_demand is None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from outpost_lsp.config.build import AgentRun
+from outpost_lsp.config.keys import key_variables, service_key_variables
 from outpost_lsp.dispatches.dispatch import dispatch
 from outpost_lsp.dispatches.furnishing import Furnishing
 from outpost_lsp.dispatches.observe import ObservationHub
@@ -30,6 +31,7 @@ from outpost_lsp.errors import OutpostError, recovery_details
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
+from outpost_lsp.sandbox.environment import allowed_environment
 from outpost_lsp.service.ceilings import Allowance, run_budget
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.observing import RunObserver
@@ -191,7 +193,7 @@ def sandbox_provider(
     keep: Keep | None = None,
 ) -> WorktreeSandboxProvider:
     """What opens the worktrees of a workspace's runs, by its settings."""
-    sandbox = workspace.settings.sandbox
+    sandbox, keys = workspace.settings.sandbox, service_key_variables(workspace.settings)
     return WorktreeSandboxProvider(
         layout=outpost.layout,
         snapshot=snapshot,
@@ -200,7 +202,14 @@ def sandbox_provider(
         max_untracked_mib=sandbox.max_untracked_mib,
         unsaved=unsaved if sandbox.unsaved else None,
         keep=keep or sandbox.keep,
-        environment={name: outpost.environment[name] for name in sandbox.environment if name in outpost.environment},
+        environment=allowed_environment(
+            outpost.environment, names=sandbox.environment, secret=key_variables(workspace.settings)
+        ),
+        variables={
+            name: outpost.environment[name]
+            for name in sandbox.environment
+            if name in outpost.environment and name not in keys
+        },
         furnishing=Furnishing(
             copy_ignored=sandbox.copy_ignored,
             with_include_file=workspace.is_trusted,
