@@ -94,7 +94,7 @@ class ReplayedTurns:
             event = _event(record, number)
             if record.kind == "result":
                 text = str(record.event.get("text", ""))
-            self._observation.emit(event)
+            self._observation.emit(event, "agent" if record.source == "agent" else "harness")
         return text
 
     def _decision(self, record: JournalRecord) -> None:

@@ -89,9 +89,11 @@ async def plan_continuation(
 ) -> PlannedDispatch:
     """A conversation that goes on, held by the agent that held it unless another is named."""
     await workspace.ready()
-    if not workspace.conversations.exists(conversation):
-        raise configuration(f"conversation: there is no conversation {conversation!r}", field="conversation")
     name = agent or agent_of(workspace, conversation)
+    held = None if name is None else workspace.settings.agents.get(name)
+    # An external agent keeps its conversations itself, and says when it starts whether it has this one.
+    if (held is None or held.kind != "external") and not workspace.conversations.exists(conversation):
+        raise configuration(f"conversation: there is no conversation {conversation!r}", field="conversation")
     if name is None:
         raise configuration("agent: nobody knows which agent held this conversation; name one", field="agent")
     await _checked(workspace, name, brief)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from outpost_lsp import (
     OutpostError,
     PermissionRule,
     Permissions,
+    ReplayAgent,
     Steering,
     Subagent,
     UsageLimits,
@@ -92,6 +94,12 @@ def test_SUB_02_it_cannot_be_a_subagent() -> None:
         Subagent("outside", "Works.", CliAgent("x"))  # type: ignore[arg-type]
 
 
+def test_a_dispatch_of_another_agent_does_not_load_the_package() -> None:
+    code = "import sys, outpost_lsp; outpost_lsp.CliAgent('x'); outpost_lsp.dispatch; print('acp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
 async def test_without_the_package_the_fault_names_the_extra(
     stage: Stage, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +151,19 @@ async def test_OBS_its_events_have_the_source_agent_in_the_journal(stage: Stage,
     sources = {record.kind: record.source for record in read_journal(result.journal)}
     assert (sources["text"], sources["tool"], sources["summary"]) == ("agent", "agent", "agent")
     assert sources["dispatch-finished"] == "harness"
+
+
+async def test_RPL_06_its_run_can_be_gone_through_again_without_it(stage: Stage, notes: Path) -> None:
+    first = await stage.run(external(notes, "usage"), "do: write src/new.py text")
+    assert first.journal is not None
+    started = len(asked(notes, "initialize"))
+    again = await stage.run(ReplayAgent(first.journal), "do: write src/new.py text")
+    assert (again.text, again.usage) == (first.text, first.usage)
+    assert again.changes is not None
+    assert [file.path for file in again.changes.files] == ["src/new.py"]
+    assert len(asked(notes, "initialize")) == started
+    assert again.journal is not None
+    assert {record.source for record in read_journal(again.journal) if record.kind == "text"} == {"agent"}
 
 
 async def test_USE_06_unknown_usage_is_a_lower_bound_and_known_usage_is_counted(stage: Stage, notes: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outpost_lsp.domain.run import Run
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.service.workspace import Workspace
 from tests.service.conftest import Office, loopback
 from tests.support.model_answers import Answer
@@ -27,8 +28,8 @@ def quoted(words: list[str]) -> str:
     return json.dumps(words)
 
 
-def external(notes: Path) -> str:
-    return f"command = {quoted([sys.executable, str(ROOT / 'tests/support/acp_agent_program.py'), str(notes)])}"
+def external(notes: Path, *able: str) -> str:
+    return f"command = {quoted([sys.executable, str(ROOT / 'tests/support/acp_agent_program.py'), str(notes), *able])}"
 
 
 @pytest.fixture
@@ -52,6 +53,20 @@ async def test_an_external_agent_of_a_trusted_folder_works_in_the_worktree(
     assert not (project.path / "made.txt").exists()
     assert done.changes is not None
     assert done.disposition == "pending"
+
+
+async def test_a_conversation_of_an_external_agent_goes_on(
+    office: Office, project: RealRepository, notes: Path
+) -> None:
+    project.write("outpost.toml", toml(agents__outside=external(notes, "load")))
+    workspace = await office.workspace(project)
+    first = await run(office, workspace, "outside", "remember")
+    assert first.conversation is not None
+    handle = await office.outpost.continue_conversation(workspace, first.conversation, "more")
+    second = await handle.wait()
+    assert (second.status, second.text, second.conversation) == ("succeeded", "You said more", first.conversation)
+    with pytest.raises(OutpostError, match="no conversation"):
+        await office.outpost.continue_conversation(workspace, "absent", "more")
 
 
 async def test_a_candidate_takes_over_from_an_external_agent(
