@@ -164,3 +164,30 @@ async def test_extra_folders_are_readable_and_stay_read_only(repository: RealRep
     inside = await lease.invoke(Command(executable="sh", arguments=("-c", "pwd"), directory="src"))
     assert inside.stdout == f"{repository.path}/src\n"
     assert sys.platform == "linux"
+
+
+async def test_SEC_12_a_program_that_one_talks_to_is_confined_as_well_and_leaves_nothing(
+    confined: Confined, private_home: Path
+) -> None:
+    (private_home / "secret").write_text("secret")
+    script = f"echo ready; while read line; do cat {private_home}/secret 2>&1; echo said $line; done"
+    program = await confined.lease.spawn(Command(executable="sh", arguments=("-c", script)))
+    assert await program.line(1_000) == b"ready"
+    await program.send(b"hello\n")
+    refused = await program.line(1_000)
+    assert refused is not None
+    assert b"No such file" in refused
+    assert await program.line(1_000) == b"said hello"
+    await program.end()
+    assert await program.status(0) is not None
+    stuck = await confined.lease.spawn(Command(executable="sh", arguments=("-c", "echo ready; sleep 987654")))
+    assert await stuck.line(1_000) == b"ready"
+    await stuck.end(grace_s=0.1)
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"987654" in readable(path)]
+
+
+def readable(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
