@@ -53,7 +53,7 @@ def replay(options: argparse.Namespace) -> int:
 
 
 async def _carried(options: argparse.Namespace, start: Start) -> int:
-    async with opened(options) as (outpost, workspace):
+    async with opened(options, starts_runs=True) as (outpost, workspace):
         handle = await followed(outpost, lambda: start(outpost, workspace), quiet=options.quiet)
         run = handle.run
         status = ended_status(run)

@@ -20,7 +20,7 @@ def review(options: argparse.Namespace) -> int:
 
 
 async def _review(options: argparse.Namespace) -> int:
-    async with opened(options) as (outpost, workspace):
+    async with opened(options, starts_runs=True) as (outpost, workspace):
         scope = review_scope(options, workspace)
         handle = await followed(
             outpost,

@@ -12,8 +12,9 @@ import logging
 import os
 import signal as signals
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,6 +25,7 @@ from outpost_lsp.cli.progress import PlainProgress
 from outpost_lsp.cli.status import TerminatedError
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import default_layout
+from outpost_lsp.config.faults import ConfigurationFault
 from outpost_lsp.config.masking import KeyFilter
 from outpost_lsp.config.overrides import settings_from_assignments
 from outpost_lsp.domain.markdown import one_line
@@ -65,8 +67,11 @@ async def _until_terminated(work: Callable[[], Awaitable[Result]]) -> Result:
 
 
 @asynccontextmanager
-async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Workspace]]:
-    """The service with the workspace that a command works in: the repository around the folder, else the folder."""
+async def opened(options: argparse.Namespace, *, starts_runs: bool = False) -> AsyncIterator[tuple[Outpost, Workspace]]:
+    """The service with the workspace that a command works in: the repository around the folder, else the folder.
+
+    A command that starts runs is refused when what the person said is wrong: a model would be passed over silently.
+    """
     layout = default_layout(os.environ)
     client = settings_from_assignments(getattr(options, "settings", []))
     outpost = Outpost(layout, os.environ, offline=getattr(options, "offline", False))
@@ -74,14 +79,29 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[tuple[Outpost, Wo
         unsubscribe = outpost.subscribe(_tell_notices)
         workspace = outpost.add_workspace(workspace_folder(Path(options.folder)), client_settings=client)
         _log_to_standard_error(workspace)
-        for fault in workspace.faults:
+        faults = [_as_said_here(fault) for fault in workspace.loaded.faults]
+        for fault in faults:
             print(f"outpost-lsp: {fault}", file=sys.stderr)
+        if starts_runs:
+            _refuse_wrong_settings(faults)
         await workspace.ready()
         unsubscribe()
         yield outpost, workspace
         # A command is over soon; a server has all the time to clear away what dead processes left.
         with anyio.move_on_after(_CLEARING_S):
             await workspace.cleared()
+
+
+def _as_said_here(fault: ConfigurationFault) -> ConfigurationFault:
+    """A fault with the name that a terminal has for its place: what an editor sends as settings are options here."""
+    return replace(fault, origin=replace(fault.origin, source="--set")) if fault.origin.place == "client" else fault
+
+
+def _refuse_wrong_settings(faults: Sequence[ConfigurationFault]) -> None:
+    """Raise for faults in the user's own file and the options; a folder's own file may be from another version."""
+    places = {fault.origin.source for fault in faults if fault.origin.place in ("user", "client")}
+    if places:
+        raise configuration(f"nothing was started, because settings are wrong: mend {' and '.join(sorted(places))}")
 
 
 def _log_to_standard_error(workspace: Workspace) -> None:

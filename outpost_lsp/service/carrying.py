@@ -218,6 +218,8 @@ def sandbox_provider(
             readable=tuple(Path(folder).expanduser() for folder in sandbox.readable),
         ),
         plain_folders=not workspace.has_repository,
+        # Agents of the configuration have built-in tools, MCP servers and programs: all of them go through the lease.
+        lazy=True,
         directory=Path(sandbox.directory).expanduser() if sandbox.directory else None,
         git_timeout_s=sandbox.git_timeout_s,
     )

@@ -7,6 +7,7 @@ that fails is a failed check, not an exception, and none takes longer than its d
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "warn", "fail"]
 _DEADLINE_S: Final = 30.0
+_STALE_LOCK_S: Final = 24 * 60 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check
     if workspace.has_repository:
         yield await _guarded("worktree", lambda: _worktree(workspace))
         yield await _guarded("leftovers", lambda: _leftovers(workspace))
+        yield await _guarded("others' leftovers", lambda: _others_leftovers(workspace))
     yield await _guarded("state folder", lambda: _folder(outpost.layout.state, "state folder"))
     yield await _guarded("cache folder", lambda: _folder(outpost.layout.cache, "cache folder"))
     yield await _guarded("offline reviewer", _offline)
@@ -112,6 +115,29 @@ async def _leftovers(workspace: Workspace) -> Check:
         return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")
     named = ", ".join(dead[:5]) + (" …" if len(dead) > 5 else "")
     return Check("leftovers", "warn", f"{len(dead)} worktrees of processes that died: {named}; see outpost-lsp clean")
+
+
+async def _others_leftovers(workspace: Workspace) -> Check:
+    """What other programs left in the repository; it is named and never touched."""
+    repository = workspace.repository
+    gone = [
+        directory
+        for entry in administrative_directories(repository.common_dir)
+        if owner_of(entry) is None
+        and (directory := registered_directory(entry)) is not None
+        and not (directory / ".git").exists()
+    ]
+    locks = [
+        lock
+        for lock in sorted({repository.git_dir / "index.lock", repository.common_dir / "packed-refs.lock"})
+        if lock.exists() and time.time() - lock.stat().st_mtime > _STALE_LOCK_S
+    ]
+    told = [
+        *(f"{lock} is older than a day: delete it when no git command runs" for lock in locks),
+        *(f"the worktree {directory} is missing or incomplete: see git worktree list" for directory in gone[:5]),
+        *([f"{len(gone) - 5} more worktrees are missing"] if len(gone) > 5 else []),
+    ]
+    return Check("others' leftovers", "warn" if told else "ok", "; ".join(told) or "no old lock, no missing worktree")
 
 
 async def _folder(folder: Path, name: str) -> Check:

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,11 @@ class Program:
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Ended(done.returncode, done.stdout, done.stderr)
+
+    def together(self, *commands: Sequence[str], cwd: Path | None = None) -> list[Ended]:
+        """Several of it at once, as happens when an editor, a terminal and a hook meet (REL-12)."""
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return list(pool.map(lambda command: self(*command, cwd=cwd), commands))
 
     @contextlib.contextmanager
     def started(self, *arguments: str, cwd: Path | None = None, **variables: str) -> Iterator[subprocess.Popen[str]]:

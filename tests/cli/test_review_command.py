@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from outpost_lsp.storage.findings import FindingStore
+from outpost_lsp.storage.layout import Layout
 from tests.cli.conftest import Program, wait_until
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
@@ -71,21 +73,18 @@ def test_it_works_from_a_folder_below_the_top_and_paths_are_relative_to_it(
     assert program("review", "-C", str(project.path), "shop", cwd=Path("/")).status == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        (["--staged"], ["staged.py"]),
-        (["--unstaged"], ["shop/orders.py"]),
-        (["--commit", "HEAD"], ["committed.py"]),
-        (["--base", "HEAD~1"], ["committed.py", "shop/orders.py", "staged.py", "untracked.py"]),
-        ([], ["shop/orders.py", "staged.py", "untracked.py"]),
-        (["--all"], ["committed.py", "old.py", "shop/orders.py", "staged.py", "untracked.py"]),
-        (["--all", "old.py"], ["old.py"]),
-    ],
-)
-def test_each_scope_reviews_what_it_says(
-    program: Program, tmp_path: Path, options: list[str], found: list[str]
-) -> None:
+SCOPES = {
+    ("--staged",): ["staged.py"],
+    ("--unstaged",): ["shop/orders.py"],
+    ("--commit", "HEAD"): ["committed.py"],
+    ("--base", "HEAD~1"): ["committed.py", "shop/orders.py", "staged.py", "untracked.py"],
+    (): ["shop/orders.py", "staged.py", "untracked.py"],
+    ("--all",): ["committed.py", "old.py", "shop/orders.py", "staged.py", "untracked.py"],
+    ("--all", "old.py"): ["old.py"],
+}
+
+
+def test_each_scope_reviews_what_it_says_also_when_all_are_asked_for_at_once(program: Program, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "scopes", {"old.py": SLIP, "shop/orders.py": "x = 1\n"})
     repository.write("committed.py", SLIP)
     repository.commit_all("second")
@@ -94,11 +93,14 @@ def test_each_scope_reviews_what_it_says(
     repository.write("shop/orders.py", SLIP)
     repository.write("untracked.py", SLIP)
     before = repository.state()
-    ended = program("review", *options, "--format", "json", cwd=repository.path)
-    assert ended.status == 1
-    uris = sorted(finding["uri"].removeprefix(f"{repository.path.as_uri()}/") for finding in ended.json["findings"])
-    assert uris == found
+    ended = program.together(*[("review", *options, "--format", "json") for options in SCOPES], cwd=repository.path)
+    top = f"{repository.path.as_uri()}/"
+    found = [sorted(finding["uri"].removeprefix(top) for finding in one.json["findings"]) for one in ended]
+    assert dict(zip(SCOPES, found, strict=True)) == SCOPES
+    assert {one.status for one in ended} == {1}
     assert repository.state() == before
+    assert len(program("runs", "--json", cwd=repository.path).json) == len(SCOPES)
+    assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
 def test_json_has_the_records_of_the_protocol_with_utf_16_positions(program: Program, project: RealRepository) -> None:
@@ -141,6 +143,23 @@ def test_sarif_names_the_rule_the_place_and_the_version(program: Program, projec
     assert program("--version").out == f"outpost-lsp {run['tool']['driver']['version']}\n"
 
 
+def test_U_09_a_dismissed_finding_is_not_shown_and_stands_in_sarif_as_a_suppression_with_its_reason(
+    program: Program, project: RealRepository
+) -> None:
+    program("review", cwd=project.path)
+    layout = Layout(Path(program.environment["OUTPOST_STATE_DIR"]), Path(program.environment["OUTPOST_CACHE_DIR"]))
+    store = FindingStore(layout.for_repository(project.git_dir).findings_of(project.path))
+    [found] = store
+    store.dismissals.dismiss(found, reason="it is meant")
+    project.write("shop/orders.py", "# moved\n" * 20 + "def area(r):\n    return math.pi * r\n")
+    text = program("review", cwd=project.path)
+    assert text.status == 0
+    assert "1 dismissed before and not shown" in text.out
+    [result] = program("review", "--format", "sarif", cwd=project.path).json["runs"][0]["results"]
+    assert result["suppressions"][0]["justification"] == "it is meant"
+    assert program("review", "--format", "github", cwd=project.path).out == ""
+
+
 def test_output_writes_a_whole_file_and_nothing_to_standard_output(
     program: Program, project: RealRepository, tmp_path: Path
 ) -> None:
@@ -157,32 +176,30 @@ def test_an_output_that_cannot_be_written_is_wrong_usage(program: Program, proje
     assert "--output missing/folder/report.txt" in ended.err
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        (["--base", "nowhere"], "base"),
-        (["--commit", "nowhere"], "revision"),
-        (["--base", "--output=x"], "--base"),
-        (["--commit=-foo"], "revision"),
-        (["nothing.py"], "nothing.py"),
-        (["../outside.py"], "outside.py"),
-        (["--agent", "nobody"], "nobody"),
-        (["--fail-on", "bad"], "--fail-on"),
-        (["--staged", "--all"], "--all"),
-        (["--format", "xml"], "--format"),
-        (["--set", "runs.concurrency"], "--set"),
-        (["-C", "/no/such/folder"], "/no/such/folder"),
-    ],
-)
-def test_wrong_usage_ends_with_2_and_one_sentence_that_names_it(
-    program: Program, project: RealRepository, options: list[str], word: str
-) -> None:
-    ended = program("review", *options, cwd=project.path)
-    assert ended.status == 2
-    assert ended.out == ""
-    assert word in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
+WRONG = {
+    ("--base", "nowhere"): "base",
+    ("--commit", "nowhere"): "revision",
+    ("--base", "--output=x"): "--base",
+    ("--commit=-foo",): "revision",
+    ("nothing.py",): "nothing.py",
+    ("../outside.py",): "outside.py",
+    ("--agent", "nobody"): "nobody",
+    ("--fail-on", "bad"): "--fail-on",
+    ("--staged", "--all"): "--all",
+    ("--format", "xml"): "--format",
+    ("--set", "runs.concurrency"): "--set",
+    ("-C", "/no/such/folder"): "/no/such/folder",
+}
+
+
+def test_wrong_usage_ends_with_2_and_one_sentence_that_names_it(program: Program, project: RealRepository) -> None:
+    ended = program.together(*[("review", *options) for options in WRONG], cwd=project.path)
+    for (options, word), one in zip(WRONG.items(), ended, strict=True):
+        assert (one.status, one.out) == (2, ""), options
+        assert word in one.err, options
+        assert len(one.err.strip().splitlines()) == 1, options
     assert not (project.path / "x").exists()
+    assert program("runs", "--json", cwd=project.path).json == []
 
 
 def test_a_folder_without_a_repository_ends_with_2_and_says_what_works(program: Program, tmp_path: Path) -> None:
@@ -302,13 +319,40 @@ def test_a_refused_connection_and_a_missing_key_end_with_3_and_say_what_to_do(
     assert "NO_KEY" in ended.err
 
 
-def test_wrong_settings_are_told_and_the_review_goes_on_with_the_good_ones(
+def test_a_folders_wrong_settings_are_told_and_the_review_goes_on_with_the_good_ones(
     program: Program, project: RealRepository
 ) -> None:
-    program.config.write_text("[review]\nmax_findings = 'many'\n", "utf-8")
+    project.write("outpost.toml", "[review]\nmax_findings = 'many'\n")
     ended = program("review", cwd=project.path)
     assert ended.status == 1
     assert "review.max_findings" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("own", "options"),
+    [
+        ("[review]\nmax_findings = 'many'\n", []),
+        ("[models\n", []),
+        ('[providers.main]\nkind = "openai"\nbase_url = "http://models.invalid/v1"\n', []),
+        ("", ["--set", "review.max_findings=many"]),
+        ("", ["--set", "review.no_such_option=1"]),
+        ("", ["--set", "default_model=unknown"]),
+    ],
+)
+@pytest.mark.parametrize("command", [["review"], ["run", "reviewer", "Look."]])
+def test_wrong_settings_of_the_person_end_with_2_before_anything_runs(
+    program: Program, project: RealRepository, own: str, options: list[str], command: list[str]
+) -> None:
+    program.config.write_text(own, "utf-8")
+    ended = program(*command, *options, cwd=project.path)
+    assert ended.status == 2
+    assert ended.out == ""
+    first, *_, last = ended.err.splitlines()
+    place = "--set" if options else str(program.config)
+    assert place in first
+    assert last.endswith(f"mend {place}")
+    program.config.write_text("", "utf-8")
+    assert program("runs", "--json", cwd=project.path).json == []
 
 
 def test_ctrl_c_stops_everything_and_ends_with_130(program: Program, project: RealRepository) -> None:
