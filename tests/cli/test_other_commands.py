@@ -249,6 +249,22 @@ def test_doctor_checks_without_asking_any_service_and_ends_with_1_when_something
     assert "do-not-show-me" not in ended.out
 
 
+def test_doctor_names_what_other_programs_left_and_leaves_it_alone(program: Program, tmp_path: Path) -> None:
+    builder = Path(__file__).parents[1] / "cases" / "repos" / "r06-leftovers.sh"
+    subprocess.run(["bash", str(builder), str(tmp_path / "case")], check=True, capture_output=True)
+    repository = tmp_path / "case" / "repo"
+    checks = {check["name"]: check for check in program("doctor", "--json", cwd=repository).json["checks"]}
+    found = checks["others' leftovers"]
+    assert found["status"] == "warn"
+    assert f"{repository / '.git' / 'index.lock'} is older than a day" in found["detail"]
+    for gone in ("wt-gone", "wt-torn"):
+        assert f"the worktree {tmp_path / 'case' / gone} is missing" in found["detail"]
+    for kept in ("packed-refs.lock", "wt-live", "wt-loose"):
+        assert kept not in found["detail"]
+    assert (repository / ".git" / "index.lock").exists()
+    assert len(list((repository / ".git" / "worktrees").iterdir())) == 4
+
+
 def test_doctor_outside_a_repository_says_so(program: Program, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
