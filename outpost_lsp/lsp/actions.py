@@ -60,7 +60,7 @@ def review_actions(uri: str, place: dict[str, Any]) -> list[dict[str, Any]]:
 
 def workspace_edit(uri: str, edits: Sequence[dict[str, Any]], version: int | None, client: Client) -> dict[str, Any]:
     """Edits of one document; of this version of it, where the client can check that."""
-    if client.can("workspace.workspace_edit.document_changes"):
+    if client.can("workspace.workspaceEdit.documentChanges"):
         document = {"uri": uri, "version": version}
         return {"documentChanges": [{"textDocument": document, "edits": list(edits)}]}
     return {"changes": {uri: list(edits)}}

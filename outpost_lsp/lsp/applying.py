@@ -73,7 +73,7 @@ class EditorLanding:
         return self._documents.at(self._places.file(self._workspace, path))
 
     def _can_edit(self, operation: FileOperation) -> bool:
-        if not self._client.can("workspace.apply_edit") or operation.is_link or operation.is_executable is not None:
+        if not self._client.can("workspace.applyEdit") or operation.is_link or operation.is_executable is not None:
             return False
         needed = {"create"} if operation.before is None else {"delete"} if operation.after is None else set()
         needed |= {"rename"} if operation.moved_from is not None else set()
@@ -111,7 +111,7 @@ class EditorLanding:
         return False
 
     def _edit(self, operations: Sequence[FileOperation]) -> dict[str, Any]:
-        if not self._client.can("workspace.workspace_edit.document_changes"):
+        if not self._client.can("workspace.workspaceEdit.documentChanges"):
             # Without document changes there are no files that appear or vanish, only texts that change.
             return {"changes": {self._uri(one.path): self._text_edits(one) for one in operations}}
         steps: list[dict[str, Any]] = []

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from lsprotocol import types
-
+from outpost_lsp import __version__
 from outpost_lsp.lsp.client import Client
 from outpost_lsp.protocol.names import COMMANDS, DOCUMENT_SCHEME, NOTIFICATIONS, PROTOCOL_VERSION, REVIEW_ACTION_KIND
+
+SERVER_NAME: Final = "outpost-lsp"
+_INCREMENTAL: Final = 2
+
+
+def initialize_result(client: Client) -> dict[str, Any]:
+    """The answer to `initialize`."""
+    return {
+        "capabilities": server_capabilities(client),
+        "serverInfo": {"name": SERVER_NAME, "version": __version__},
+    }
 
 
 def server_capabilities(client: Client) -> dict[str, Any]:
     """The capabilities for this client."""
     workspace: dict[str, Any] = {"workspaceFolders": {"supported": True, "changeNotifications": True}}
-    if client.capabilities.workspace is not None and client.capabilities.workspace.text_document_content is not None:
+    if client.knows_virtual_documents:
         workspace["textDocumentContent"] = {"schemes": [DOCUMENT_SCHEME]}
     return {
         "positionEncoding": client.encoding,
-        "textDocumentSync": {
-            "openClose": True,
-            "change": types.TextDocumentSyncKind.Incremental.value,
-            "save": {"includeText": False},
-        },
+        "textDocumentSync": {"openClose": True, "change": _INCREMENTAL, "save": {"includeText": False}},
         "hoverProvider": True,
         "codeLensProvider": {"resolveProvider": False},
-        "codeActionProvider": {"codeActionKinds": [types.CodeActionKind.QuickFix.value, REVIEW_ACTION_KIND]}
+        "codeActionProvider": {"codeActionKinds": ["quickfix", REVIEW_ACTION_KIND]}
         if client.knows_code_action_literals
         else True,
         "executeCommandProvider": {"commands": list(COMMANDS), "workDoneProgress": True},

@@ -91,6 +91,7 @@ class Desk:
     async def close(self) -> None:
         """Let go of everything."""
         self._questions.close()
+        self.settings.close()
         for task in self._tasks:
             task.cancel()
         await self._stack.aclose()
@@ -298,7 +299,7 @@ class Desk:
 
     def _refresh_lenses(self) -> None:
         """Ask the client to fetch lenses again, once for many publishes."""
-        if self._lenses is None and self._server.client.can("workspace.code_lens.refresh_support"):
+        if self._lenses is None and self._server.client.can("workspace.codeLens.refreshSupport"):
             self._lenses = asyncio.get_running_loop().call_later(0.25, self._send_refresh)
 
     def _send_refresh(self) -> None:

@@ -20,7 +20,7 @@ from outpost_lsp.lsp.connection import StreamConnection, dump
 from outpost_lsp.lsp.framing import FrameFault, FrameReader
 
 if TYPE_CHECKING:
-    from outpost_lsp.lsp.server import OutpostServer
+    from outpost_lsp.lsp.front import FrontDoor
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def is_loopback(host: str) -> bool:
 class Reception:
     """Keeps the one place for a client, and counts those who wait at the door."""
 
-    def __init__(self, server: OutpostServer) -> None:
-        self.server = server
+    def __init__(self, front: FrontDoor) -> None:
+        self.front = front
         self.client: object | None = None
         self.visitors = 0
 
@@ -76,7 +76,7 @@ class Reception:
     def left(self, visitor: object) -> None:
         """The server ends with its client."""
         if self.client is visitor:
-            self.server.ended.set()
+            self.front.ended.set()
 
 
 async def announce(listening: asyncio.Server) -> None:
@@ -86,9 +86,9 @@ async def announce(listening: asyncio.Server) -> None:
     print(f"listening on {shown}:{port}", file=sys.stderr, flush=True)  # noqa: T201 - told to the starter
 
 
-async def listen_tcp(server: OutpostServer, door: Door) -> Callable[[], Awaitable[None]]:
+async def listen_tcp(front: FrontDoor, door: Door) -> Callable[[], Awaitable[None]]:
     """Listen until the process ends; the result closes everything."""
-    reception = Reception(server)
+    reception = Reception(front)
     visitors: list[_Visitor] = []
 
     def welcome() -> asyncio.Protocol:
@@ -125,7 +125,7 @@ class _Visitor:
 
     def _received(self, item: bytes | FrameFault) -> None:
         if self._reception.client is self:
-            self._reception.server.protocol.receive(item)
+            self._reception.front.receive(item)
             return
         message_id, token = _first_words(item)
         if message_id is None or not self._door.admits(token):
@@ -136,8 +136,8 @@ class _Visitor:
             self._patience.cancel()
             self._reception.visitors -= 1
             self.connection.trust()
-            self._reception.server.protocol.attach(self.connection)
-            self._reception.server.protocol.receive(item)
+            self._reception.front.attach(self.connection)
+            self._reception.front.receive(item)
 
     def _turn_away(self, message_id: Any = None, reason: str = "") -> None:
         if reason:

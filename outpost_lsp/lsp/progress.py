@@ -91,7 +91,7 @@ class ProgressBoard:
 
     def open(self, run_id: str, token: Token | None, title: str, message: str) -> None:
         """Begin to show a run: under the token of the request, else under one of ours."""
-        if token is None and not self._client.can("window.work_done_progress"):
+        if token is None and not self._client.can("window.workDoneProgress"):
             return
         progress = Progress(self._protocol, uuid.uuid4().hex if token is None else token, title, message)
         self._by_run[run_id] = progress

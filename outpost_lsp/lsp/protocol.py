@@ -106,6 +106,10 @@ class OutpostProtocol(LanguageServerProtocol):
         finally:
             self._asked.pop(message_id, None)
 
+    def begin(self) -> None:
+        """Serve requests: `initialize` was answered."""
+        self._is_initialized = True
+
     def stop_serving(self) -> None:
         """Refuse every further request: `shutdown` came."""
         self._shutdown = True
@@ -165,7 +169,7 @@ class OutpostProtocol(LanguageServerProtocol):
         if inspect.isawaitable(result):
             self._run(message_id, method, result)
         else:
-            self._answer(message_id, method, result)
+            self._answer(message_id, result)
 
     def _untimely(self, method: str, message_id: MessageId) -> tuple[int, str] | None:
         if self._shutdown:
@@ -193,11 +197,9 @@ class OutpostProtocol(LanguageServerProtocol):
         elif (error := task.exception()) is not None:
             self._answer_fault(message_id, method, error)
         else:
-            self._answer(message_id, method, task.result())
+            self._answer(message_id, task.result())
 
-    def _answer(self, message_id: MessageId, method: str, result: Any) -> None:
-        if method == types.INITIALIZE:
-            self._is_initialized = True
+    def _answer(self, message_id: MessageId, result: Any) -> None:
         self._send_data({"jsonrpc": "2.0", "id": message_id, "result": result})
 
     def _answer_fault(self, message_id: MessageId, method: str, error: BaseException) -> None:
@@ -246,7 +248,8 @@ class OutpostProtocol(LanguageServerProtocol):
 
     def _structured(self, method: str, params: Any) -> Any:
         shape: Any = types.METHOD_TO_TYPES.get(method)
-        if shape is None or shape[2] is None:
+        if shape is None or shape[2] is None or method == types.INITIALIZE:
+            # What a client says of itself is read leniently, as it is.
             return params
         try:
             return self._converter.structure(params, shape[2])

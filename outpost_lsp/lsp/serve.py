@@ -16,15 +16,13 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
-from outpost_lsp import __version__
+from outpost_lsp.lsp.front import FrontDoor
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.network import Door
-    from outpost_lsp.lsp.server import OutpostServer
 
 logger = logging.getLogger(__name__)
 
@@ -80,50 +78,34 @@ async def _serve(options: ServeOptions) -> int:
         case "stdio":
             from outpost_lsp.lsp.stdio import connect_stdio
 
-            async def connect(server: OutpostServer) -> Callable[[], Awaitable[None]]:
-                connection = await connect_stdio(server.protocol.receive, server.ended.set)
-                server.protocol.attach(connection)
+            async def connect(front: FrontDoor) -> Callable[[], Awaitable[None]]:
+                connection = await connect_stdio(front.receive, front.ended.set, front.attach)
                 return connection.close
 
             return await _serve_one(options, connect)
         case "tcp":
             from outpost_lsp.lsp.network import listen_tcp
 
-            return await _serve_one(options, lambda server: listen_tcp(server, door(options)))
+            return await _serve_one(options, lambda front: listen_tcp(front, door(options)))
         case "ws":
             from outpost_lsp.lsp.websocket import listen_websocket
 
-            return await _serve_one(options, lambda server: listen_websocket(server, door(options)))
+            return await _serve_one(options, lambda front: listen_websocket(front, door(options)))
 
 
 async def _serve_one(
-    options: ServeOptions, connect: Callable[[OutpostServer], Awaitable[Callable[[], Awaitable[None]]]]
+    options: ServeOptions, connect: Callable[[FrontDoor], Awaitable[Callable[[], Awaitable[None]]]]
 ) -> int:
-    from outpost_lsp.lsp.server import OutpostServer
-
-    server = OutpostServer(__version__)
+    front = FrontDoor(options.client_process_id)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, server.ended.set)
-    server.when_initialized = partial(_settle, server, options.client_process_id)
-    disconnect = await connect(server)
-    await server.ended.wait()
-    status = server.status
-    _force_exit(status)
-    await server.close(_CLOSE_S)
+        loop.add_signal_handler(number, front.ended.set)
+    disconnect = await connect(front)
+    await front.ended.wait()
+    _force_exit(front.status)
+    await front.close(_CLOSE_S)
     await disconnect()
-    return status
-
-
-def _settle(server: OutpostServer, client_process_id: int | None, process_id: int | None) -> None:
-    """The server is loaded: watch the client, before it can die unseen, and let the collector work again."""
-    from outpost_lsp.lsp.parent import watch_process
-
-    gc.enable()
-    gc.freeze()
-    watched = process_id or client_process_id
-    if watched is not None and watched > 0:
-        watch_process(watched, server.ended.set)
+    return front.status
 
 
 def _force_exit(status: int) -> None:

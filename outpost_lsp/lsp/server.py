@@ -1,8 +1,8 @@
 """The language server: the life of one client from `initialize` to `exit`, and its documents.
 
 What needs the service is behind the desk, which is loaded after `initialized` (or by the first request that needs it),
-so that the answer to `initialize` waits for no import. Document changes are applied at once, in the order in which they
-arrive; everything later sees them. Started by `serve`.
+so that documents are served meanwhile. Document changes are applied at once, in the order in which they
+arrive; everything later sees them. Made by the front door.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from outpost_lsp.lsp.capabilities import server_capabilities
-from outpost_lsp.lsp.client import Client, Options, read_options
+from outpost_lsp import __version__
+from outpost_lsp.lsp.capabilities import SERVER_NAME, initialize_result
+from outpost_lsp.lsp.client import Client, Options, Session, read_session
 from outpost_lsp.lsp.documents import Change, Document, Documents
 from outpost_lsp.lsp.protocol import OutpostProtocol
-from outpost_lsp.protocol.uris import UriSpellings, path_of, uri_of
+from outpost_lsp.protocol.uris import UriSpellings, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,27 +36,21 @@ _DRAIN_S: Final = 0.8
 
 
 class OutpostServer(LanguageServer):
-    """One client's server. `ended` is set when the process should go; `status` is what it should end with."""
+    """One client's server. `ended` is set when the process should go."""
 
     protocol: OutpostProtocol
 
-    def __init__(self, version: str) -> None:
-        super().__init__(name="outpost-lsp", version=version, protocol_cls=OutpostProtocol)
+    def __init__(self, ended: asyncio.Event, when_initialized: Callable[[Session], None]) -> None:
+        super().__init__(name=SERVER_NAME, version=__version__, protocol_cls=OutpostProtocol)
         self.client = Client()
         self.options = Options()
         self.documents = Documents()
         self.spellings = UriSpellings()
         self.folders: dict[Path, str] = {}
-        self.ended = asyncio.Event()
-        self.when_initialized: Callable[[int | None], None] | None = None
-        """Called once with the client's process id, before `initialize` is answered."""
+        self._ended = ended
+        self._when_initialized = when_initialized
         self._desk: asyncio.Task[Desk] | None = None
         self._register()
-
-    @property
-    def status(self) -> int:
-        """The exit status: 0 only after `shutdown`."""
-        return 0 if self.protocol.is_shut_down else 1
 
     def _register(self) -> None:
         handlers: dict[str, Callable[..., Any]] = {
@@ -121,19 +116,19 @@ class OutpostServer(LanguageServer):
 
     # Life
 
-    def _initialize(self, params: types.InitializeParams) -> dict[str, Any]:
-        options = read_options(params.initialization_options)
-        self.client = Client(params.capabilities, params.client_info.name if params.client_info else "")
-        self.options = options
-        for uri in _folder_uris(params):
+    def begin(self, session: Session) -> None:
+        """Serve the client whose `initialize` was answered."""
+        self.client, self.options = session.client, session.options
+        for uri in session.folders:
             self._add_folder(uri)
-        if self.when_initialized is not None:
-            self.when_initialized(params.process_id)
+        self.protocol.begin()
         logger.info("serving %s, positions in %s", self.client.name or "a client", self.client.encoding)
-        return {
-            "capabilities": server_capabilities(self.client),
-            "serverInfo": {"name": self.name, "version": self.version},
-        }
+
+    def _initialize(self, params: Any) -> dict[str, Any]:
+        session = read_session(params)
+        self._when_initialized(session)
+        self.begin(session)
+        return initialize_result(session.client)
 
     def _begin(self, _: types.InitializedParams) -> None:
         self._open_desk().add_done_callback(_log_failure)
@@ -148,7 +143,7 @@ class OutpostServer(LanguageServer):
         self.protocol.trace = params.value
 
     def _exit(self, _: None) -> None:
-        self.ended.set()
+        self._ended.set()
 
     async def close(self, deadline_s: float) -> None:
         """Cancel what runs and let go of everything, within the time given."""
@@ -213,18 +208,6 @@ class OutpostServer(LanguageServer):
         desk = self._if_open()
         if document is not None and desk is not None:
             desk.document_closed(document)
-
-
-def _folder_uris(params: types.InitializeParams) -> list[str]:
-    if params.workspace_folders:
-        return [folder.uri for folder in params.workspace_folders]
-    if params.root_uri:
-        return [params.root_uri]
-    if params.root_path:
-        from pathlib import Path
-
-        return [uri_of(Path(params.root_path).absolute())]
-    return []
 
 
 def _change(change: types.TextDocumentContentChangeEvent) -> Change:

@@ -7,8 +7,9 @@ before stay in force.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PULL_S: Final = 10.0
+_PULL_S: Final = 60.0
+_PATIENCE_S: Final = 2.0
+"""How long the start waits for the client's settings; what comes later is applied when it comes."""
+
 _WARNING: Final = 2
 _SECTION: Final = "outpost"
 _WATCHED: Final = ("outpost.toml", "pyproject.toml")
@@ -40,11 +44,30 @@ class ClientSettings:
         self._pushed: Mapping[str, Any] = {}
         self._pulled: dict[Path, Mapping[str, Any]] = {}
         self._told: dict[Path, tuple[str, ...]] = {}
+        self._beside: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Ask for what the client has, and to be told when it changes."""
-        await self._register()
-        await self._pull()
+        """Ask for what the client has, and to be told when it changes; a slow client is not waited for."""
+        self._do_beside(self._register())
+        pulling = self._do_beside(self._pull())
+        await asyncio.wait({pulling}, timeout=_PATIENCE_S)
+        if not pulling.done():
+            self._do_beside(self._apply_late(pulling))
+
+    def close(self) -> None:
+        """Stop waiting for the client."""
+        for task in self._beside:
+            task.cancel()
+
+    def _do_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        return task
+
+    async def _apply_late(self, pulling: asyncio.Task[None]) -> None:
+        await pulling
+        await self._apply()
 
     def add(self, folder: Path) -> Workspace:
         """The workspace of a folder, under the client's settings and trust."""
@@ -97,7 +120,7 @@ class ClientSettings:
     async def _register(self) -> None:
         registrations: list[dict[str, Any]] = []
         client = self._server.client
-        if client.can("workspace.did_change_configuration.dynamic_registration"):
+        if client.can("workspace.didChangeConfiguration.dynamicRegistration"):
             registrations.append(
                 {
                     "id": "outpost-configuration",
@@ -105,7 +128,7 @@ class ClientSettings:
                     "registerOptions": {"section": _SECTION},
                 }
             )
-        if client.can("workspace.did_change_watched_files.dynamic_registration"):
+        if client.can("workspace.didChangeWatchedFiles.dynamicRegistration"):
             watchers = [{"globPattern": f"**/{name}"} for name in _WATCHED]
             registrations.append(
                 {

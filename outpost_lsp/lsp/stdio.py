@@ -17,8 +17,10 @@ from typing import BinaryIO, cast
 from outpost_lsp.lsp.connection import OutputProtocol, Received, StreamConnection
 
 
-async def connect_stdio(received: Received, ended: Callable[[], None]) -> StreamConnection:
-    """The connection to the process that started this one."""
+async def connect_stdio(
+    received: Received, ended: Callable[[], None], made: Callable[[StreamConnection], None]
+) -> StreamConnection:
+    """The connection to the process that started this one; `made` is told of it before anything is read."""
     source, sink = _take_standard_streams()
     loop = asyncio.get_running_loop()
     connection = StreamConnection(received, ended)
@@ -27,6 +29,7 @@ async def connect_stdio(received: Received, ended: Callable[[], None]) -> Stream
         connection.write_to(transport)
     else:
         connection.write_to(cast("asyncio.WriteTransport", _FileTransport(sink)))
+    made(connection)
     if _is_pollable(source):
         await loop.connect_read_pipe(lambda: connection, source)
     else:

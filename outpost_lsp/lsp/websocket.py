@@ -21,7 +21,7 @@ from outpost_lsp.lsp.framing import MAX_BODY, FrameFault
 from outpost_lsp.lsp.network import ADMISSION_S, MOST_VISITORS, Door, Reception, announce, is_loopback
 
 if TYPE_CHECKING:
-    from outpost_lsp.lsp.server import OutpostServer
+    from outpost_lsp.lsp.front import FrontDoor
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +31,9 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 _PROTOCOL_ERROR, _TOO_BIG = 1002, 1009
 
 
-async def listen_websocket(server: OutpostServer, door: Door) -> Callable[[], Awaitable[None]]:
+async def listen_websocket(front: FrontDoor, door: Door) -> Callable[[], Awaitable[None]]:
     """Listen until the process ends; the result closes everything."""
-    reception = Reception(server)
+    reception = Reception(front)
     visitors: list[WebSocketConnection] = []
 
     def welcome() -> asyncio.Protocol:
@@ -149,7 +149,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._is_open = True
         self._patience.cancel()
         self._reception.visitors -= 1
-        self._reception.server.protocol.attach(self)
+        self._reception.front.attach(self)
 
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
         body = reason.encode()
@@ -195,7 +195,7 @@ class WebSocketConnection(asyncio.Protocol):
             if is_last:
                 body = bytes(self._message)
                 self._message.clear()
-                self._reception.server.protocol.receive(body or FrameFault("an empty message"))
+                self._reception.front.receive(body or FrameFault("an empty message"))
         elif kind != _PONG:
             return self._fail(_PROTOCOL_ERROR)
         return True
