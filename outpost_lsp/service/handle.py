@@ -114,7 +114,7 @@ class RunHandle:
             changes["error"] = run_error(error)
         try:
             self.update(status=status, finished_at=now_text(), **changes)
-        except OSError as fault:
+        except (OSError, OutpostError) as fault:
             logger.warning("the end of run %s could not be saved: %s", self._run.id, fault)
             self._run = self._run.model_copy(update={"status": status, "finished_at": now_text(), **changes})
             self._tell(self._run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.run import Run, RunKind
 from outpost_lsp.errors import OutpostError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from outpost_lsp.service.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+_KEPT_HANDLES: Final = 256
 
 Job = Callable[[RunHandle], Awaitable[None]]
 
@@ -60,8 +62,15 @@ class LiveRuns:
         self._tell(RunChanged(run))
         task = asyncio.get_running_loop().create_task(self._carry(handle, job), name=f"run {run.id}")
         self._tasks[run.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+        task.add_done_callback(lambda _: self._ended(run.id))
         return handle
+
+    def _ended(self, run_id: str) -> None:
+        self._tasks.pop(run_id, None)
+        # The records on disk tell of all runs; what stays in a server's memory is bounded.
+        for old in list(self._handles)[:-_KEPT_HANDLES]:
+            if old not in self._tasks:
+                del self._handles[old]
 
     async def drain(self, deadline_s: float, of: Workspace | None = None) -> bool:
         """Cancel every run, or those of one workspace, and wait for their ends; `False` when some had to be cut off."""
