@@ -51,6 +51,7 @@ class DispatchObservation:
         self._pending: list[Observation] = []
         self.pass_number = 1
         self.runtime: TurnRuntime | None = None
+        self._sandbox: OpenedSandbox | None = None
         self._observer_errors: list[str] = []
         self._private_steering = options.steering is None and _intervenes(options)
         self.steering: Steering | None = Steering() if self._private_steering else options.steering
@@ -82,6 +83,7 @@ class DispatchObservation:
 
     async def opened(self, sandbox: OpenedSandbox) -> None:
         """The sandbox is there, and with it the folder the journal goes to."""
+        self._sandbox = sandbox
         journal = self._options.journal
         if journal is None or self._journal is not None:
             return
@@ -209,7 +211,17 @@ class DispatchObservation:
         if failure is not None:
             code = failure.code if isinstance(failure, OutpostError) else None
             error = {"message": str(failure) or type(failure).__name__} | ({"code": code} if code else {})
-        self._hub.emit(DispatchFinishedEvent(status=status, completed=completed, usage=usage, error=error), "harness")
+        sandbox = self._sandbox
+        place = sandbox if sandbox is not None and sandbox.snapshot is None else None
+        finished = DispatchFinishedEvent(
+            status=status,
+            completed=completed,
+            branch=None if place is None else place.branch,
+            commits=None if place is None else tuple(commit.to_json() for commit in place.commits),
+            usage=usage,
+            error=error,
+        )
+        self._hub.emit(finished, "harness")
         await self._hub.close()
         if self._journal is not None:
             self._journal.close()

@@ -19,7 +19,7 @@ from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
 from outpost_lsp.storage.layout import Layout
 from outpost_lsp.workspaces.guard import References, inspect, moved, read_references
-from outpost_lsp.workspaces.integration import check_host, check_host_clean, integrate, move_forward
+from outpost_lsp.workspaces.integration import check_host_clean, integrate, move_forward
 from outpost_lsp.workspaces.managed import delete_merged_branch
 from outpost_lsp.workspaces.names import resolution_branch
 from outpost_lsp.workspaces.opening import WorkspaceOptions, open_branch
@@ -172,7 +172,6 @@ async def _accept(
     source: OpenedWorkspace, own: OpenedWorkspace, references: References, resolution: Resolution
 ) -> None:
     """The last look, and the step forward (CONF-08); the source branch is not moved."""
-    await check_host(source, references.host)
     await check_host_clean(source)
     if await read_references(source) != references:
         raise moved(source, references)

@@ -195,6 +195,22 @@ async def test_GUARD_08_a_reference_that_moves_between_inspection_and_merge_is_r
         assert bench.locks.owner("merge:main") is None
 
 
+async def test_GUARD_08_a_branch_that_moves_while_it_is_inspected_is_refused_after_a_dispatch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench.open("named", "work", guard=DiffGuard()) as workspace:
+        statistics = guarding._statistics
+
+        async def meanwhile(*arguments: Any) -> Any:
+            found = await statistics(*arguments)
+            sh(workspace.directory, "git commit -q --allow-empty -m later")
+            return found
+
+        monkeypatch.setattr(guarding, "_statistics", meanwhile)
+        fault = await refusal(workspace, commits("one", "1\\n"))
+        assert fault.details["reasons"] == ["references-changed"]
+
+
 async def test_GUARD_09_names_with_spaces_tabs_and_newlines_survive_and_settings_do_not_blind_it(bench: Bench) -> None:
     repository = bench.repository
     repository.git("config", "diff.renames", "false")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outpost_lsp import OutpostError
 from outpost_lsp.dispatches.workspace import Workspace
+from outpost_lsp.workspaces import integration as integrating
 from tests.workspaces.conftest import Bench, sh
 
 
@@ -156,6 +158,24 @@ async def test_an_untracked_file_of_the_user_is_not_overwritten(bench: Bench) ->
         bench.repository.write("work.txt", "mine\n")
         await conflict(workspace, bench)
         assert (bench.repository.path / "work.txt").read_text() == "mine\n"
+
+
+async def test_INT_04_without_a_guard_too_a_branch_that_moves_meanwhile_is_not_merged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench.open("integrate") as workspace:
+        work(workspace)
+        bench.repository.write("theirs.txt", "person\n")
+        bench.repository.commit_all("person")
+        merged_tree = integrating._merged_tree
+
+        async def meanwhile(*arguments: Any) -> Any:
+            found = await merged_tree(*arguments)
+            sh(workspace.directory, "git commit -q --allow-empty -m later")
+            return found
+
+        monkeypatch.setattr(integrating, "_merged_tree", meanwhile)
+        await conflict(workspace, bench)
 
 
 async def test_a_detached_workspace_is_not_integrated(bench: Bench) -> None:

@@ -39,6 +39,9 @@ async def test_JRN_04_every_commit_is_there_with_tree_people_message_and_patch(b
         bench.repository.git("rev-parse", f"{commit.oid}^{{tree}}") for commit in reversed(result.commits)
     )
     assert "+1" in first["patch"]
+    finished = next(one.event for one in read_journal(result.journal) if one.kind == "dispatch-finished")
+    assert finished["branch"] == "work"
+    assert [commit["subject"] for commit in finished["commits"]] == ["second", "first"]
 
 
 async def test_RPL_05_a_replay_makes_the_same_commits_on_a_branch(bench: Bench) -> None:

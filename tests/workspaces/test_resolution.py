@@ -297,6 +297,41 @@ async def test_CONF_08_whatever_moved_meanwhile_stops_the_integration(conflicted
     assert repository.git("rev-parse", "main") != (recovery_details(caught.value) or {}).get("commit")
 
 
+@pytest.mark.parametrize(
+    ("afterwards", "code"),
+    [
+        ("echo x > left.txt", "conflict"),
+        ("git checkout -q --detach", "conflict"),
+        ("git commit -q --allow-empty -m later", "conflict"),
+        ("git reset -q --hard HEAD^1", "conflict"),
+    ],
+)
+async def test_CONF_08_a_resolution_that_changes_after_it_was_given_back_is_refused(
+    conflicted: Conflicted, afterwards: str, code: str
+) -> None:
+    async def resolve(context: ConflictContext) -> Resolution:
+        resolution = await resolver()(context)
+        sh(context.workspace.directory, afterwards)
+        return resolution
+
+    await conflicted.fails(resolve, code)
+
+
+async def test_CONF_08_a_resolution_that_leaves_out_a_side_is_refused(conflicted: Conflicted) -> None:
+    """It can be moved forward to, and still lacks what the agent did."""
+
+    async def resolve(context: ConflictContext) -> Resolution:
+        sh(context.workspace.directory, f"git reset -q --hard {context.host_commit}; git commit -q --allow-empty -m x")
+        return Resolution(
+            commit=sh(context.workspace.directory, "git rev-parse HEAD"),
+            branch=context.workspace.branch,
+            directory=context.workspace.directory,
+            verification=CommandResult(0, "", ""),
+        )
+
+    await conflicted.fails(resolve, "process")
+
+
 async def test_CONF_08_the_guard_looks_at_the_resolution(bench: Bench) -> None:
     workspace = await bench.open("integrate", guard=DiffGuard(protected_paths=("secret",)))
     sh(workspace.directory, "echo agent > a.txt; git add -A; git commit -qm agent")
