@@ -127,6 +127,9 @@ class ReplayedTurns:
             self._diverged("baseline", baseline, snapshot.tree)
         if sandbox.worktree is None:
             return
+        # The patch is applied beside the lease, which therefore knows nothing of what changes.
+        await sandbox.worktree.fill()
+        sandbox.is_lazy = False
         for commit in recorded.get("commits") or ():
             await self._apply(sandbox, commit)
 
