@@ -7,12 +7,16 @@
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
-const golden = fileURLToPath(new URL("../../tests/golden/messages/", import.meta.url));
+const golden = fileURLToPath(new URL("../../tests/golden/", import.meta.url));
 const target = fileURLToPath(new URL("../.test-build/", import.meta.url));
 
 const lines = ['import type { Commands, Notifications } from "../src/protocol";', ""];
-for (const file of (await readdir(golden)).filter((name) => name.endsWith(".json")).sort()) {
+for (const file of (await readdir(golden, { recursive: true })).filter((name) => name.endsWith(".json")).sort()) {
   const message = JSON.parse(await readFile(golden + file, "utf8"));
+  // What is plain LSP has its types elsewhere.
+  if (!/^(?:\$\/)?outpost[./]/u.test(message.method ?? "")) {
+    continue;
+  }
   const isNotification = message.method.startsWith("$/");
   const method = JSON.stringify(message.method);
   for (const part of isNotification ? ["params"] : ["params", "result"]) {

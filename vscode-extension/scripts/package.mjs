@@ -44,7 +44,18 @@ async function fetchWheels(platform) {
   for (const one of PYTHONS) {
     const target = TAGS[platform].flatMap((tag) => ["--platform", tag]);
     const pins = ["--python-version", one, "--implementation", "cp", "--only-binary=:all:"];
-    run(python, [...pip, "download", "--quiet", "--dest", wheels, "--find-links", wheels, ...target, ...pins, `outpost-lsp==${version}`]);
+    run(python, [
+      ...pip,
+      "download",
+      "--quiet",
+      "--dest",
+      wheels,
+      "--find-links",
+      wheels,
+      ...target,
+      ...pins,
+      `outpost-lsp==${version}`,
+    ]);
   }
 }
 
@@ -62,7 +73,16 @@ async function main() {
     await fetchWheels(platform);
   }
   const ignore = platform === undefined ? ".vscodeignore" : ".vscodeignore-platform";
-  const vsce = ["vsce", "package", "--no-dependencies", "--allow-missing-repository", "--ignoreFile", ignore, "--out", file];
+  const vsce = [
+    "vsce",
+    "package",
+    "--no-dependencies",
+    "--allow-missing-repository",
+    "--ignoreFile",
+    ignore,
+    "--out",
+    file,
+  ];
   run("npx", ["--no-install", ...vsce, ...(platform === undefined ? [] : ["--target", platform])]);
   const { size } = await stat(file);
   const most = MOST_BYTES[platform === undefined ? "universal" : "platform"];

@@ -16,6 +16,14 @@ const patterns = process.argv.slice(2);
 const files = (await readdir(`${root}test`)).filter(
   (name) => name.endsWith(".test.ts") && (patterns.length === 0 || patterns.some((pattern) => name.includes(pattern))),
 );
+/** Tests and the code under test share one stand-in for the editor: the one that `load.ts` puts in place. */
+const shareStub = {
+  name: "share the stub",
+  setup(bundler) {
+    bundler.onResolve({ filter: /stub\/editor$/ }, () => ({ path: "vscode", external: true }));
+  },
+};
+
 await rm(`${root}.test-build/unit`, { recursive: true, force: true });
 await build({
   absWorkingDir: root,
@@ -28,6 +36,7 @@ await build({
   target: "node20",
   external: ["vscode"],
   sourcemap: "inline",
+  plugins: [shareStub],
   logLevel: "warning",
 });
 const { status } = spawnSync(

@@ -12,7 +12,11 @@ type ShowDialog = (message: string, options: MessageOptions, ...buttons: string[
 
 export function showMessage(kind: number, message: string, choices: readonly Choice[]): void {
   const show: ShowDialog =
-    kind === ERROR ? window.showErrorMessage : kind === WARNING ? window.showWarningMessage : window.showInformationMessage;
+    kind === ERROR
+      ? window.showErrorMessage
+      : kind === WARNING
+        ? window.showWarningMessage
+        : window.showInformationMessage;
   const buttons = choices.map(({ title }) => title);
   void show(message, {}, ...buttons).then((picked) => {
     const choice = choices.find(({ title }) => title === picked);

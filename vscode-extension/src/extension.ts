@@ -55,7 +55,9 @@ export function activate(extension: ExtensionContext): void {
   const host: Host = {
     news,
     log,
-    middleware: middleware(serverProperties(extension.extension.packageJSON), edits, (command, params) => starter.start(command, params)),
+    middleware: middleware(serverProperties(extension.extension.packageJSON), edits, (command, params) =>
+      starter.start(command, params),
+    ),
     showMessage: messages.take.bind(messages),
     ask: questions.take.bind(questions),
     secret: keys.get.bind(keys),

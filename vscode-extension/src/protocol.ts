@@ -37,7 +37,8 @@ export interface Cost {
   readonly complete: boolean;
 }
 
-export type ScopeKind = "uncommitted" | "staged" | "unstaged" | "branch" | "commit" | "file" | "selection" | "workspace";
+export type ScopeKind =
+  "uncommitted" | "staged" | "unstaged" | "branch" | "commit" | "file" | "selection" | "workspace";
 
 export interface Scope {
   readonly scope: ScopeKind;
@@ -234,7 +235,12 @@ export interface RaisedLimits {
   readonly maxSteps?: number;
   readonly maxToolCalls?: number;
   readonly maxDelegationDepth?: number;
-  readonly usage?: { readonly input?: number; readonly cached?: number; readonly cacheCreated?: number; readonly output?: number };
+  readonly usage?: {
+    readonly input?: number;
+    readonly cached?: number;
+    readonly cacheCreated?: number;
+    readonly output?: number;
+  };
 }
 
 interface Startable {

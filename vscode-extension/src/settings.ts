@@ -25,7 +25,9 @@ export interface Property {
 }
 
 interface Manifest {
-  readonly contributes?: { readonly configuration?: readonly { readonly properties: Readonly<Record<string, Property>> }[] };
+  readonly contributes?: {
+    readonly configuration?: readonly { readonly properties: Readonly<Record<string, Property>> }[];
+  };
 }
 
 export function own<T>(name: OwnSetting, fallback: T): T {
@@ -58,9 +60,7 @@ export function serverSettings(
     const told = configuration.inspect(key);
     // A machine setting that somebody wrote into a workspace counts for nothing.
     const layers =
-      reach === "machine"
-        ? [told?.globalValue]
-        : [told?.globalValue, told?.workspaceValue, told?.workspaceFolderValue];
+      reach === "machine" ? [told?.globalValue] : [told?.globalValue, told?.workspaceValue, told?.workspaceFolderValue];
     if (layers.some((value) => value !== undefined)) {
       put(settings, key.split("."), configuration.get(key));
     }

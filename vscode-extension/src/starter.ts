@@ -78,7 +78,10 @@ export class Starter {
         const done = new Promise<void>((resolve) => {
           end = resolve;
         });
-        const location = own<"notification" | "statusBar">("progress", "notification") === "notification" ? ProgressLocation.Notification : ProgressLocation.Window;
+        const location =
+          own<"notification" | "statusBar">("progress", "notification") === "notification"
+            ? ProgressLocation.Notification
+            : ProgressLocation.Window;
         void window.withProgress({ location, title: value.title, cancellable: true }, (progress, cancelled) => {
           report = (message) => {
             progress.report({ message });

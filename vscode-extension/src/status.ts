@@ -82,17 +82,37 @@ export class Status {
   private describe(): { label: string; tooltip: MarkdownString | string; command: string; isUrgent: boolean } {
     if (this.questions > 0) {
       const label = `$(question) Outpost: ${text.plural(this.questions, "question")}`;
-      return { label, tooltip: "An agent waits for a permission.", command: "outpost.ui.answerQuestion", isUrgent: true };
+      return {
+        label,
+        tooltip: "An agent waits for a permission.",
+        command: "outpost.ui.answerQuestion",
+        isUrgent: true,
+      };
     }
     if (this.setup !== "") {
-      return { label: `$(loading~spin) Outpost: ${this.setup}`, tooltip: this.setup, command: "outpost.ui.showLog", isUrgent: false };
+      return {
+        label: `$(loading~spin) Outpost: ${this.setup}`,
+        tooltip: this.setup,
+        command: "outpost.ui.showLog",
+        isUrgent: false,
+      };
     }
     const plain = { command: "outpost.ui.menu", isUrgent: false };
     switch (this.state.kind) {
       case "missing":
-        return { label: "$(circle-slash) Outpost: set up", tooltip: "The Outpost server is not installed.", command: "outpost.ui.setUp", isUrgent: false };
+        return {
+          label: "$(circle-slash) Outpost: set up",
+          tooltip: "The Outpost server is not installed.",
+          command: "outpost.ui.setUp",
+          isUrgent: false,
+        };
       case "failed":
-        return { label: "$(error) Outpost: stopped", tooltip: this.state.reason, command: "outpost.ui.restart", isUrgent: true };
+        return {
+          label: "$(error) Outpost: stopped",
+          tooltip: this.state.reason,
+          command: "outpost.ui.restart",
+          isUrgent: true,
+        };
       case "restarting":
         return { ...plain, label: "$(loading~spin) Outpost: restarting", tooltip: this.state.reason };
       case "starting":
@@ -132,7 +152,8 @@ export class Status {
     const isRunning = this.state.kind === "running";
     const { model, routing } = this.reviewer ?? {};
     this.language.busy = this.state.kind === "starting" || this.state.kind === "restarting";
-    this.language.severity = this.state.kind === "failed" ? LanguageStatusSeverity.Error : LanguageStatusSeverity.Information;
+    this.language.severity =
+      this.state.kind === "failed" ? LanguageStatusSeverity.Error : LanguageStatusSeverity.Information;
     this.language.text = isRunning && model !== undefined ? `Outpost: ${model}` : "Outpost";
     const said = [
       ...(routing === undefined ? ["no routing"] : [`routing ${routing}`]),

@@ -10,7 +10,7 @@ export function plural(count: number, thing: string): string {
 
 export function tokens(usage: Pick<Usage, "input" | "output" | "complete">): string {
   const total = usage.input + usage.output;
-  return `${usage.complete ? "" : "at least "}${shortNumber(total)} tokens`;
+  return `${usage.complete ? "" : "at least "}${shortNumber(total)} token${total === 1 ? "" : "s"}`;
 }
 
 export function tokensInFull(usage: Usage): string {

@@ -138,7 +138,10 @@ export class Upkeep {
       return;
     }
     this.toldOfKeys.add(provider);
-    const answer = await window.showInformationMessage(`Outpost has no key for the provider ${provider}.`, "Set API Key…");
+    const answer = await window.showInformationMessage(
+      `Outpost has no key for the provider ${provider}.`,
+      "Set API Key…",
+    );
     if (answer !== undefined) {
       this.toldOfKeys.delete(provider);
       await commands.executeCommand("outpost.ui.setKey", provider);

@@ -49,7 +49,11 @@ const ANSWERS = [
     delay_s: 3,
   },
   { when: { contains: REVIEWER, results: 1 }, text: "One risk.", usage: { input: 2600, output: 40 } },
-  { when: { contains: COORDINATOR, results: 1 }, text: "The discount is not checked.", usage: { input: 1500, output: 60 } },
+  {
+    when: { contains: COORDINATOR, results: 1 },
+    text: "The discount is not checked.",
+    usage: { input: 1500, output: 60 },
+  },
   // Changes: after a question for permission.
   {
     when: { contains: "new words", results: 0 },
@@ -62,7 +66,11 @@ const ANSWERS = [
   { when: { contains: "new words", results: 2 }, text: "Written." },
   // Steering: somebody speaks while the first answer is on its way.
   { when: { contains: "use the word done" }, text: "Done, as you wished.", times: 0 },
-  { when: { contains: "take your time", results: 0 }, calls: [{ name: "read_file", input: { path: "README.md" } }], delay_s: 8 },
+  {
+    when: { contains: "take your time", results: 0 },
+    calls: [{ name: "read_file", input: { path: "README.md" } }],
+    delay_s: 8,
+  },
   { when: { contains: "wait for me" }, silent: true, times: 0 },
 ];
 
@@ -77,7 +85,11 @@ before(async () => {
     settings: {
       "outpost.providers": { local: { kind: "openai", api: "chat", baseUrl: service.url, apiKeyEnv: "SHOP_KEY" } },
       "outpost.models": {
-        small: { provider: "local", name: "small-1", price: { input: 0.25, cached: 0.025, output: 2, currency: "USD" } },
+        small: {
+          provider: "local",
+          name: "small-1",
+          price: { input: 0.25, cached: 0.025, output: 2, currency: "USD" },
+        },
         large: { provider: "local", name: "large-1", price: { input: 2.5, cached: 0.25, output: 20, currency: "USD" } },
       },
       "outpost.defaultModel": "small",
@@ -99,7 +111,10 @@ before(async () => {
         reviewer: agent(REVIEWER, { routing: "depth", tools: ["files", "findings"] }),
         writer: agent(WRITER, {
           tools: ["files", "edit"],
-          permissions: { default: "allow", rules: [{ effect: "ask", tools: ["write_file"], paths: ["NOTES.md"], reason: "notes are private" }] },
+          permissions: {
+            default: "allow",
+            rules: [{ effect: "ask", tools: ["write_file"], paths: ["NOTES.md"], reason: "notes are private" }],
+          },
         }),
       },
     },
@@ -147,18 +162,30 @@ step("delegation is shown live, with the models that were chosen and why", async
   await window.answer("Have the shop reviewed.");
   await window.status("1 running");
   const asked = await window.row("Runs", "reviewer");
-  await until("the fallback of the reviewer is shown", async () => (await asked.innerText()).includes("deep → large-1"));
+  await until("the fallback of the reviewer is shown", async () =>
+    (await asked.innerText()).includes("deep → large-1"),
+  );
   await window.picture("delegation");
   await window.notification("Have the shop reviewed.: 1 finding");
   const rows = (await window.rows("Runs")).map((row) => row.replace(/\s+/gu, " "));
-  assert.ok(rows.some((row) => /coordinator.*fast → small-1 · step 2/u.test(row)), rows.join("\n"));
-  assert.ok(rows.some((row) => /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u.test(row)), rows.join("\n"));
+  assert.ok(
+    rows.some((row) => /coordinator.*fast → small-1 · step 2/u.test(row)),
+    rows.join("\n"),
+  );
+  assert.ok(
+    rows.some((row) => /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u.test(row)),
+    rows.join("\n"),
+  );
   await window.row("Findings", FINDING.title);
   await window.status("tokens");
   await window.status("USD");
   await window.picture("delegated");
   const seen = await service.requests();
-  assert.ok(seen.filter(({ path }) => path.endsWith("/chat/completions")).every(({ headers }) => headers.authorization === `Bearer ${KEY}`));
+  assert.ok(
+    seen
+      .filter(({ path }) => path.endsWith("/chat/completions"))
+      .every(({ headers }) => headers.authorization === `Bearer ${KEY}`),
+  );
 });
 
 step("the timeline tells steps, routes and tokens of each agent", async () => {
@@ -202,7 +229,10 @@ step("changes are shown, applied in part, then all of them, and saved", async ()
   await until("the part is there", () => readFileSync(join(repository, "README.md"), "utf8").includes("New words."));
   assert.ok(!existsSync(join(repository, "NOTES.md")));
   await window.command("Outpost: Apply Changes and Save");
-  await until("the rest is there", () => existsSync(join(repository, "NOTES.md")) && readFileSync(join(repository, "NOTES.md"), "utf8") === "Noted.\n");
+  await until(
+    "the rest is there",
+    () => existsSync(join(repository, "NOTES.md")) && readFileSync(join(repository, "NOTES.md"), "utf8") === "Noted.\n",
+  );
 });
 
 step("a running agent is steered", async () => {

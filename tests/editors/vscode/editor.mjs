@@ -116,7 +116,14 @@ export class Editor {
 
   get common() {
     const { home } = this;
-    return ["--user-data-dir", join(home, "data"), "--extensions-dir", join(home, "ext"), "--config", join(home, "config.yaml")];
+    return [
+      "--user-data-dir",
+      join(home, "data"),
+      "--extensions-dir",
+      join(home, "ext"),
+      "--config",
+      join(home, "config.yaml"),
+    ];
   }
 
   get url() {
@@ -124,7 +131,11 @@ export class Editor {
   }
 
   async serve() {
-    const quiet = ["--disable-telemetry", "--disable-update-check", ...(this.trust ? [] : ["--disable-workspace-trust"])];
+    const quiet = [
+      "--disable-telemetry",
+      "--disable-update-check",
+      ...(this.trust ? [] : ["--disable-workspace-trust"]),
+    ];
     this.process = spawn(
       process.execPath,
       [ENTRY, ...this.common, "--auth", "none", "--bind-addr", `127.0.0.1:${this.port}`, ...quiet],
@@ -141,13 +152,23 @@ export class Editor {
     );
     this.browser = await chromium.launch({
       executablePath: process.env.OUTPOST_CHROMIUM ?? "/usr/bin/chromium",
-      args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"],
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-sync",
+      ],
     });
   }
 
   /** Open a folder, with a file of it when one is named. */
   async open(folder, file) {
-    const context = await this.browser.newContext({ viewport: { width: 1400, height: 900 }, permissions: ["clipboard-read", "clipboard-write"] });
+    const context = await this.browser.newContext({
+      viewport: { width: 1400, height: 900 },
+      permissions: ["clipboard-read", "clipboard-write"],
+    });
     const page = await context.newPage();
     const window = new Window(this, page, folder);
     page.on("pageerror", (error) => window.errors.push(String(error)));
@@ -177,7 +198,10 @@ export class Editor {
     await this.browser?.close();
     try {
       process.kill(-this.process.pid, "SIGTERM");
-      await until("the editor's server has ended", () => this.process.exitCode !== null || this.process.signalCode !== null);
+      await until(
+        "the editor's server has ended",
+        () => this.process.exitCode !== null || this.process.signalCode !== null,
+      );
     } catch {
       process.kill(-this.process.pid, "SIGKILL");
     }
@@ -196,7 +220,9 @@ export class Window {
 
   address(file) {
     const payload =
-      file === undefined ? "" : `&payload=${encodeURIComponent(JSON.stringify([["openFile", `vscode-remote://127.0.0.1:${this.editor.port}${join(this.folder, file)}`]]))}`;
+      file === undefined
+        ? ""
+        : `&payload=${encodeURIComponent(JSON.stringify([["openFile", `vscode-remote://127.0.0.1:${this.editor.port}${join(this.folder, file)}`]]))}`;
     return `${this.editor.url}/?folder=${encodeURIComponent(this.folder)}${payload}`;
   }
 

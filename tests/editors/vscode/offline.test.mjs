@@ -89,7 +89,10 @@ step("a suggestion is applied to the text, and its finding goes", async () => {
   await until("the text has changed", async () => (await window.editorText()).includes("if percent == 0:"));
   await window.command("File: Save All");
   await until("the file has changed", () => file().includes("if percent == 0:"));
-  await until("two findings are left", async () => (await window.rows("Findings")).filter((row) => row.includes(IDENTITY)).length === 0);
+  await until(
+    "two findings are left",
+    async () => (await window.rows("Findings")).filter((row) => row.includes(IDENTITY)).length === 0,
+  );
 });
 
 step("a dismissed finding is remembered with its reason, and can be restored", async () => {

@@ -26,7 +26,10 @@ export function hunkText(file: ChangedFile, hunk: Hunk): HunkText {
   const added = after.find((line) => line.trim() !== "" && !before.includes(line));
   const removed = before.find((line) => line.trim() !== "" && !after.includes(line));
   const line = added === undefined ? (removed === undefined ? "" : `− ${removed.trim()}`) : `+ ${added.trim()}`;
-  return { place: newCount === 0 ? placeText(oldStart, oldCount, " removed") : placeText(newStart, newCount, ""), line };
+  return {
+    place: newCount === 0 ? placeText(oldStart, oldCount, " removed") : placeText(newStart, newCount, ""),
+    line,
+  };
 }
 
 function linesOf(text: string | undefined, start: number, count: number): string[] {

@@ -38,7 +38,8 @@ export function changeCommands(context: Context): Record<string, Handler> {
       const run = await pickRun(context, argument, "Whose changes?", hasChanges);
       const node = runNode(argument);
       const wanted = node?.kind === "changed-file" ? node.file.path : path;
-      const file = run === undefined ? undefined : (await context.changes.files(run.id)).find((one) => one.path === wanted);
+      const file =
+        run === undefined ? undefined : (await context.changes.files(run.id)).find((one) => one.path === wanted);
       return run === undefined || file === undefined ? undefined : showOne(run, file);
     },
     "outpost.ui.apply": applying({}),
@@ -47,8 +48,13 @@ export function changeCommands(context: Context): Record<string, Handler> {
     "outpost.ui.applyHunks": async (argument) => {
       const run = await pickRun(context, argument, "Whose changes?", isPending);
       const node = runNode(argument);
-      const hunks = run === undefined ? undefined : await pickHunks(context, run, node?.kind === "changed-file" ? node.file.path : undefined);
-      return run === undefined || hunks === undefined || hunks.length === 0 ? undefined : apply(context, run, { hunks }, {});
+      const hunks =
+        run === undefined
+          ? undefined
+          : await pickHunks(context, run, node?.kind === "changed-file" ? node.file.path : undefined);
+      return run === undefined || hunks === undefined || hunks.length === 0
+        ? undefined
+        : apply(context, run, { hunks }, {});
     },
     "outpost.ui.discard": async (argument) => {
       const run = await pickRun(context, argument, "Whose changes should be given up?", isPending);
@@ -97,7 +103,9 @@ async function showOne(run: Run, file: ChangedFile): Promise<void> {
     return;
   }
   const [before, after] = [changeUri(run.id, "before", file.path), changeUri(run.id, "after", file.path)];
-  await commands.executeCommand("vscode.diff", before, after, `${file.path} (${oneLine(run.title, 40)})`, { preview: true });
+  await commands.executeCommand("vscode.diff", before, after, `${file.path} (${oneLine(run.title, 40)})`, {
+    preview: true,
+  });
 }
 
 async function pickHunks({ changes }: Context, run: Run, path: string | undefined): Promise<string[] | undefined> {

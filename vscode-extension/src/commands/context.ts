@@ -53,7 +53,10 @@ export async function pickRun(
   if (id !== undefined) {
     return runs.get(id)?.run;
   }
-  const choices = runs.list().map(({ run }) => run).filter(wanted);
+  const choices = runs
+    .list()
+    .map(({ run }) => run)
+    .filter(wanted);
   if (choices.length <= 1) {
     if (choices.length === 0) {
       void window.showInformationMessage("Outpost: there is no such run.");

@@ -25,7 +25,12 @@ export function findingCommands(context: Context): Record<string, Handler> {
       return finding === undefined ? undefined : show(finding);
     },
     "outpost.ui.applySuggestion": async (argument) => {
-      const finding = await pickFinding(context, argument, "Whose suggestion?", (one) => isOpen(one) && one.suggestion !== undefined);
+      const finding = await pickFinding(
+        context,
+        argument,
+        "Whose suggestion?",
+        (one) => isOpen(one) && one.suggestion !== undefined,
+      );
       return finding === undefined ? undefined : applySuggestion(context, finding);
     },
     "outpost.ui.fix": async (argument) => {
@@ -42,7 +47,12 @@ export function findingCommands(context: Context): Record<string, Handler> {
       return finding === undefined || until === undefined ? undefined : dismiss(context, finding, until);
     },
     "outpost.ui.restore": async (argument) => {
-      const finding = await pickFinding(context, argument, "Which finding should be shown again?", (one) => one.status === "dismissed");
+      const finding = await pickFinding(
+        context,
+        argument,
+        "Which finding should be shown again?",
+        (one) => one.status === "dismissed",
+      );
       if (finding !== undefined) {
         findings.update((await session.request("outpost.restore", { findingId: finding.id })).finding);
       }
@@ -74,7 +84,10 @@ export function findingCommands(context: Context): Record<string, Handler> {
     },
     "outpost.ui.filterSeverity": async () => {
       const picked = await window.showQuickPick(
-        SEVERITIES.map((severity) => ({ label: severity, picked: findingsTree.currentFilter.severities.has(severity) })),
+        SEVERITIES.map((severity) => ({
+          label: severity,
+          picked: findingsTree.currentFilter.severities.has(severity),
+        })),
         { title: "Filter Findings", placeHolder: "Which severities?", canPickMany: true },
       );
       if (picked !== undefined) {
@@ -171,7 +184,10 @@ async function step({ findings }: Context, direction: 1 | -1): Promise<void> {
   const here = findings
     .withStatus("open")
     .filter(({ uri }) => uri === editor?.document.uri.toString())
-    .sort((left, right) => left.range.start.line - right.range.start.line || left.range.start.character - right.range.start.character);
+    .sort(
+      (left, right) =>
+        left.range.start.line - right.range.start.line || left.range.start.character - right.range.start.character,
+    );
   if (editor === undefined || here.length === 0) {
     window.setStatusBarMessage("Outpost: there are no findings in this file", 4000);
     return;

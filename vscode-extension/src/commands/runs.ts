@@ -72,7 +72,8 @@ async function steer({ session, runs }: Context, run: Run, argument: unknown): P
   }
   const params = { runId: run.id, text: text.trim(), ...(subagent === undefined ? {} : { subagent }) };
   const { delivery } = await session.request("outpost.steer", params);
-  const how = delivery === "injected" ? "It is read before the next step." : "The agent was stopped and goes on with it.";
+  const how =
+    delivery === "injected" ? "It is read before the next step." : "The agent was stopped and goes on with it.";
   window.setStatusBarMessage(`Outpost: told. ${how}`, 6000);
 }
 
@@ -132,7 +133,9 @@ export function raisedLimits(run: Run): { limits: RaisedLimits; text: string } |
     case "maxToolCalls":
       return { limits: { maxToolCalls: twice }, text: `${told} tool calls` };
     case "usage":
-      return typeof counter === "string" ? { limits: { usage: { [counter]: twice } }, text: `${told} tokens (${counter})` } : undefined;
+      return typeof counter === "string"
+        ? { limits: { usage: { [counter]: twice } }, text: `${told} tokens (${counter})` }
+        : undefined;
     default:
       return undefined;
   }

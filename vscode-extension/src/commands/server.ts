@@ -40,7 +40,13 @@ export function serverCommands(
     "outpost.ui.worktrees": async () => {
       const { worktrees } = await session.request("outpost.worktrees", {});
       const lines = worktrees.map(({ path, runId, size, inUse, changed }) =>
-        [path, runId, `${(size / 2 ** 20).toFixed(1)} MiB`, inUse ? "in use" : "idle", changed ? "changed" : "unchanged"].join("  "),
+        [
+          path,
+          runId,
+          `${(size / 2 ** 20).toFixed(1)} MiB`,
+          inUse ? "in use" : "idle",
+          changed ? "changed" : "unchanged",
+        ].join("  "),
       );
       const answer = await window.showInformationMessage(
         `Outpost: ${plural(worktrees.length, "worktree")}.`,
@@ -50,11 +56,14 @@ export function serverCommands(
         await showText(lines.join("\n"));
       } else if (answer === "Prune") {
         const left = await session.request("outpost.worktrees", { prune: true });
-        void window.showInformationMessage(`Outpost: ${plural(worktrees.length - left.worktrees.length, "worktree")} removed.`);
+        void window.showInformationMessage(
+          `Outpost: ${plural(worktrees.length - left.worktrees.length, "worktree")} removed.`,
+        );
       }
     },
     "outpost.ui.openSettings": () => run("workbench.action.openSettings", "@ext:outpost-lsp.outpost-lsp"),
-    "outpost.ui.openWalkthrough": () => run("workbench.action.openWalkthrough", "outpost-lsp.outpost-lsp#outpost.start", false),
+    "outpost.ui.openWalkthrough": () =>
+      run("workbench.action.openWalkthrough", "outpost-lsp.outpost-lsp#outpost.start", false),
   };
 }
 
@@ -67,7 +76,9 @@ function checkLine({ name, status, detail }: Check): string {
 }
 
 async function showText(content: string): Promise<void> {
-  await window.showTextDocument(await workspace.openTextDocument({ language: "plaintext", content }), { preview: true });
+  await window.showTextDocument(await workspace.openTextDocument({ language: "plaintext", content }), {
+    preview: true,
+  });
 }
 
 async function menu({ runs, session }: Context): Promise<void> {
@@ -91,7 +102,10 @@ async function menu({ runs, session }: Context): Promise<void> {
     { label: "$(pulse) Check the Installation", command: "outpost.ui.doctor" },
     { label: "$(gear) Settings", command: "outpost.ui.openSettings" },
     { label: "$(output) Show Output", command: "outpost.ui.showLog" },
-    { label: session.isRunning ? "$(debug-restart) Restart the Server" : "$(debug-start) Start the Server", command: "outpost.ui.restart" },
+    {
+      label: session.isRunning ? "$(debug-restart) Restart the Server" : "$(debug-start) Start the Server",
+      command: "outpost.ui.restart",
+    },
   ];
   const picked = await window.showQuickPick(items, { placeHolder: "Outpost" });
   if (picked?.command !== undefined) {
@@ -122,7 +136,10 @@ async function pickProvider(keys: Keys): Promise<string | undefined> {
   const names = [...new Set([...keys.wanted(), ...configured, ...keys.names(), "openai", "anthropic"])];
   const other = "Another…";
   const picked = await window.showQuickPick(
-    [...names.map((label) => ({ label, description: keys.names().includes(label) ? "has a key" : "" })), { label: other }],
+    [
+      ...names.map((label) => ({ label, description: keys.names().includes(label) ? "has a key" : "" })),
+      { label: other },
+    ],
     { title: "Set API Key", placeHolder: "Of which provider? The name is that of your configuration." },
   );
   return picked?.label === other
@@ -135,7 +152,10 @@ async function deleteKey(keys: Keys): Promise<void> {
     void window.showInformationMessage("Outpost: no keys are saved.");
     return;
   }
-  const provider = await window.showQuickPick(keys.names(), { title: "Delete API Key", placeHolder: "Of which provider?" });
+  const provider = await window.showQuickPick(keys.names(), {
+    title: "Delete API Key",
+    placeHolder: "Of which provider?",
+  });
   if (provider !== undefined) {
     await keys.delete(provider);
   }

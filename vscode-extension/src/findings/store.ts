@@ -30,7 +30,9 @@ export function passes(finding: Finding, filter: Filter): boolean {
   if (words.length === 0) {
     return true;
   }
-  const told = [finding.title, finding.detail, finding.code, finding.agent, decoded(finding.uri)].join("\n").toLowerCase();
+  const told = [finding.title, finding.detail, finding.code, finding.agent, decoded(finding.uri)]
+    .join("\n")
+    .toLowerCase();
   return words.every((word) => told.includes(word));
 }
 
@@ -54,7 +56,9 @@ export class FindingStore {
 
   publish(uri: string, findings: readonly Finding[]): void {
     const told = new Set(findings.map((finding) => finding.id));
-    const kept = (this.byUri.get(uri) ?? []).filter((finding) => finding.status === "dismissed" && !told.has(finding.id));
+    const kept = (this.byUri.get(uri) ?? []).filter(
+      (finding) => finding.status === "dismissed" && !told.has(finding.id),
+    );
     this.set(uri, [...findings, ...kept]);
     this.emitter.emit(undefined);
   }

@@ -16,7 +16,16 @@ import {
 
 import type { Finding, Severity } from "../protocol";
 import { oneLine, plural } from "../text";
-import { byPlace, bySeverity, groupByFile, isFiltering, NO_FILTER, SEVERITIES, type Filter, type FindingStore } from "./store";
+import {
+  byPlace,
+  bySeverity,
+  groupByFile,
+  isFiltering,
+  NO_FILTER,
+  SEVERITIES,
+  type Filter,
+  type FindingStore,
+} from "./store";
 
 export type Grouping = "file" | "severity";
 
@@ -100,7 +109,13 @@ export class FindingsTree implements TreeDataProvider<FindingNode> {
       case "file":
         return fileItem(node.uri, node.findings);
       case "severity":
-        return groupItem(PLURALS[node.severity], node.findings, ICONS[node.severity], `severity:${node.severity}`, true);
+        return groupItem(
+          PLURALS[node.severity],
+          node.findings,
+          ICONS[node.severity],
+          `severity:${node.severity}`,
+          true,
+        );
       case "aside": {
         const [label, icon] =
           node.status === "stale" ? (["Stale", "history"] as const) : (["Dismissed", "eye-closed"] as const);
@@ -147,7 +162,13 @@ function fileItem(uri: string, findings: readonly Finding[]): TreeItem {
   return item;
 }
 
-function groupItem(label: string, findings: readonly Finding[], icon: ThemeIcon, id: string, isOpen: boolean): TreeItem {
+function groupItem(
+  label: string,
+  findings: readonly Finding[],
+  icon: ThemeIcon,
+  id: string,
+  isOpen: boolean,
+): TreeItem {
   const item = new TreeItem(label, isOpen ? TreeItemCollapsibleState.Expanded : TreeItemCollapsibleState.Collapsed);
   item.id = id;
   item.description = String(findings.length);
@@ -162,9 +183,14 @@ function findingItem(finding: Finding, showsFile: boolean): TreeItem {
   item.id = `finding:${finding.id}`;
   item.description = [
     showsFile ? `${workspace.asRelativePath(Uri.parse(finding.uri))}:${line}` : `${finding.code} [${line}]`,
-    ...(finding.status === "dismissed" && finding.dismissal?.reason !== undefined ? [oneLine(finding.dismissal.reason)] : []),
+    ...(finding.status === "dismissed" && finding.dismissal?.reason !== undefined
+      ? [oneLine(finding.dismissal.reason)]
+      : []),
   ].join(" · ");
-  item.iconPath = finding.status === "open" ? ICONS[finding.severity] : new ThemeIcon(finding.status === "stale" ? "history" : "eye-closed");
+  item.iconPath =
+    finding.status === "open"
+      ? ICONS[finding.severity]
+      : new ThemeIcon(finding.status === "stale" ? "history" : "eye-closed");
   item.tooltip = tooltip(finding);
   item.contextValue = contextOf(finding);
   item.command = { command: "outpost.ui.openFinding", title: "Open", arguments: [finding.id] };
@@ -207,7 +233,9 @@ function dismissalText({ dismissal }: Finding): string[] {
     return [];
   }
   const until = dismissal.until === undefined ? "" : ` until ${dismissal.until.slice(0, 10)}`;
-  return [`dismissed ${dismissal.at.slice(0, 10)}${until}${dismissal.reason === undefined ? "" : `: ${dismissal.reason}`}`];
+  return [
+    `dismissed ${dismissal.at.slice(0, 10)}${until}${dismissal.reason === undefined ? "" : `: ${dismissal.reason}`}`,
+  ];
 }
 
 function folderOf(resource: Uri): string {

@@ -166,8 +166,7 @@ export class RunStore {
   /** Newest first. */
   list(): readonly Entry[] {
     this.order ??= [...this.entries.values()].sort(
-      (left, right) =>
-        right.run.startedAt.localeCompare(left.run.startedAt) || right.run.id.localeCompare(left.run.id),
+      (left, right) => right.run.startedAt.localeCompare(left.run.startedAt) || right.run.id.localeCompare(left.run.id),
     );
     return this.order;
   }

@@ -75,7 +75,9 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
     } else if (ids.length > 0) {
       this.changed.fire(ids.map((id) => this.node(id)));
     }
-    const agents = (ids ?? []).flatMap((id) => [...(this.store.get(id)?.agents.values() ?? [])].map((agent) => agentUri(id, agent.id)));
+    const agents = (ids ?? []).flatMap((id) =>
+      [...(this.store.get(id)?.agents.values() ?? [])].map((agent) => agentUri(id, agent.id)),
+    );
     if (agents.length > 0) {
       this.decorated.fire(agents);
     }
@@ -116,7 +118,9 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
         const { run } = entry;
         return [
           { kind: "agent", runId: run.id, agentId: undefined },
-          ...(run.changes !== undefined && run.disposition !== "none" ? [{ kind: "changes", runId: run.id } as const] : []),
+          ...(run.changes !== undefined && run.disposition !== "none"
+            ? [{ kind: "changes", runId: run.id } as const]
+            : []),
           ...run.notes.map((_, index) => ({ kind: "note", runId: run.id, index }) as const),
         ];
       }
@@ -127,7 +131,11 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
           : childrenOf(entry, node.agentId).map((agent) => ({ kind: "agent", runId: node.runId, agentId: agent.id }));
       }
       case "changes":
-        return (await this.details.changedFiles(node.runId)).map((file) => ({ kind: "changed-file", runId: node.runId, file }));
+        return (await this.details.changedFiles(node.runId)).map((file) => ({
+          kind: "changed-file",
+          runId: node.runId,
+          file,
+        }));
       case "changed-file":
       case "note":
         return [];
@@ -218,7 +226,9 @@ export function runFacts(run: Run, now: number): string[] {
   return [
     ...(run.status === "succeeded" || run.status === "running" ? [] : [text.status(run)]),
     ...(run.findings > 0 ? [text.plural(run.findings, "finding")] : []),
-    ...(run.changes !== undefined && run.disposition !== "none" ? [`${text.changes(run.changes)} ${run.disposition}`] : []),
+    ...(run.changes !== undefined && run.disposition !== "none"
+      ? [`${text.changes(run.changes)} ${run.disposition}`]
+      : []),
     ...(run.usage.input + run.usage.output > 0 ? [text.tokens(run.usage)] : []),
     ...(run.cost === undefined ? [] : [text.money(run.cost)]),
     text.elapsed(run, now),

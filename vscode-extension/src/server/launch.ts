@@ -44,7 +44,11 @@ export async function findLaunch(wishes: Wishes): Promise<Launch | Missing> {
   const python = await environmentPython(wishes.place);
   if (python !== undefined) {
     // `-I` keeps a folder named outpost_lsp in the working directory out of it.
-    return { command: python, arguments: ["-I", "-m", "outpost_lsp", ...serve], from: "the extension's own environment" };
+    return {
+      command: python,
+      arguments: ["-I", "-m", "outpost_lsp", ...serve],
+      from: "the extension's own environment",
+    };
   }
   const command = await programAt("outpost-lsp", wishes.searchPath);
   return command === undefined

@@ -54,12 +54,16 @@ export function middleware(properties: ReadonlyMap<string, Property>, edits: Edi
       },
       // The server asks for what it needs; a push would carry the defaults along.
       didChangeConfiguration: (_, next) => next(undefined),
-      handleApplyEdit: (params, next) => next(edits.take(params), { isCancellationRequested: false, onCancellationRequested: () => ({ dispose: () => undefined }) }),
+      handleApplyEdit: (params, next) =>
+        next(edits.take(params), {
+          isCancellationRequested: false,
+          onCancellationRequested: () => ({ dispose: () => undefined }),
+        }),
     },
     executeCommand: async (command, parameters: unknown[], next): Promise<unknown> => {
       const [first] = parameters;
       if (START_COMMANDS.has(command)) {
-        const run = await start(command as StartCommand, (first ?? {}));
+        const run = await start(command as StartCommand, first ?? {});
         return run === undefined ? undefined : { run };
       }
       switch (command as CommandName) {

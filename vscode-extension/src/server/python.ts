@@ -33,9 +33,14 @@ export interface Refusal {
   readonly reason: string;
 }
 
-export const FROM_PATH: readonly Candidate[] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"].map(
-  (path) => ({ path, from: "PATH" }),
-);
+export const FROM_PATH: readonly Candidate[] = [
+  "python3",
+  "python3.14",
+  "python3.13",
+  "python3.12",
+  "python3.11",
+  "python",
+].map((path) => ({ path, from: "PATH" }));
 
 /** The first candidate that is recent enough, or why none is. */
 export async function findPython(
@@ -77,7 +82,10 @@ export async function probe(path: string): Promise<Python | string> {
 export function refusalText(refusals: readonly Refusal[]): string {
   const there = refusals.filter(({ reason }) => reason !== "it is not there");
   // A name in PATH that is not there says nothing; a path that somebody set does.
-  const told = [...there, ...refusals.filter(({ candidate, reason }) => candidate.from !== "PATH" && reason === "it is not there")];
+  const told = [
+    ...there,
+    ...refusals.filter(({ candidate, reason }) => candidate.from !== "PATH" && reason === "it is not there"),
+  ];
   if (told.length === 0) {
     return `Outpost needs Python ${LEAST_TEXT} or later, and there is none in PATH.`;
   }

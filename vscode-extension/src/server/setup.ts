@@ -3,7 +3,16 @@
  * index only after they agreed.
  */
 
-import { commands, env, extensions, ProgressLocation, Uri, window, type CancellationToken, type LogOutputChannel } from "vscode";
+import {
+  commands,
+  env,
+  extensions,
+  ProgressLocation,
+  Uri,
+  window,
+  type CancellationToken,
+  type LogOutputChannel,
+} from "vscode";
 import { access } from "node:fs/promises";
 
 import { own } from "../settings";
@@ -78,7 +87,11 @@ export class Setup {
 }
 
 function withProgress(work: () => Promise<string>, abort: AbortController): Thenable<string> {
-  const options = { location: ProgressLocation.Notification, title: "Outpost: installing the server", cancellable: true };
+  const options = {
+    location: ProgressLocation.Notification,
+    title: "Outpost: installing the server",
+    cancellable: true,
+  };
   return window.withProgress(options, (_, token: CancellationToken) => {
     token.onCancellationRequested(() => {
       abort.abort();

@@ -69,7 +69,13 @@ export function stepView({ key, step, who, depth, route }: ShownStep): StepView 
             isFallback: route.reason !== "selected",
           },
         }),
-    facts: [route === undefined ? "" : text.routeReason(route), used, Number.isNaN(time.getTime()) ? "" : time.toLocaleTimeString()].filter(Boolean).join(" · "),
+    facts: [
+      route === undefined ? "" : text.routeReason(route),
+      used,
+      Number.isNaN(time.getTime()) ? "" : time.toLocaleTimeString(),
+    ]
+      .filter(Boolean)
+      .join(" · "),
     texts: step.texts.map(cut),
     calls: step.tools.map(callView),
     notes: step.notes,

@@ -141,7 +141,15 @@ function stepKey(subagentId: string | undefined, index: number): string {
 }
 
 function newStep(index: number, subagentId: string | undefined, at: string): Step {
-  return { index, ...(subagentId === undefined ? {} : { subagentId }), at, texts: [], tools: [], notes: [], usage: NOTHING };
+  return {
+    index,
+    ...(subagentId === undefined ? {} : { subagentId }),
+    at,
+    texts: [],
+    tools: [],
+    notes: [],
+    usage: NOTHING,
+  };
 }
 
 /** A step with what an event adds to it; the very same step when it adds nothing. */
@@ -176,10 +184,9 @@ function withEvent(step: Step, event: AgentEvent): Step {
 function withCall(step: Step, event: AgentEvent, change: (known: ToolCall) => ToolCall): Step {
   const callId = typeof event["callId"] === "string" ? event["callId"] : `call ${String(step.tools.length + 1)}`;
   const known = step.tools.find((call) => call.callId === callId);
-  const after = change(
-    known ?? { callId, name: text(event["name"]), at: event.at ?? step.at, status: "running" },
-  );
-  const tools = known === undefined ? [...step.tools, after] : step.tools.map((call) => (call === known ? after : call));
+  const after = change(known ?? { callId, name: text(event["name"]), at: event.at ?? step.at, status: "running" });
+  const tools =
+    known === undefined ? [...step.tools, after] : step.tools.map((call) => (call === known ? after : call));
   return { ...step, tools };
 }
 
@@ -201,7 +208,9 @@ function usageOf(value: unknown): Usage {
 function noteOf(event: AgentEvent): string | undefined {
   switch (event.kind) {
     case "finding":
-      return typeof event["rejected"] === "string" ? `finding refused: ${event["rejected"]}` : findingNote(event["finding"]);
+      return typeof event["rejected"] === "string"
+        ? `finding refused: ${event["rejected"]}`
+        : findingNote(event["finding"]);
     case "steer":
       return `instruction ${String(event["mode"])}: ${text(event["text"])}`;
     case "compaction":

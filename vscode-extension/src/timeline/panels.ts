@@ -58,7 +58,10 @@ export class Timelines {
   }
 
   private options(): { enableScripts: boolean; localResourceRoots: Uri[] } {
-    return { enableScripts: true, localResourceRoots: [Uri.joinPath(this.extension, "dist"), Uri.joinPath(this.extension, "media")] };
+    return {
+      enableScripts: true,
+      localResourceRoots: [Uri.joinPath(this.extension, "dist"), Uri.joinPath(this.extension, "media")],
+    };
   }
 
   private async fill(panel: WebviewPanel, runId: string): Promise<void> {
