@@ -64,6 +64,8 @@ class Refusal:
 
     path: str
     reason: str
+    is_error: bool
+    """Whether the tool failed or forbade it, rather than having its reasons not to show it."""
 
 
 @dataclass(slots=True)
@@ -212,7 +214,9 @@ class ReviewState:
         key = report_key(asked)
         answer = result.content
         if result.is_error or answer.startswith("Not shown"):
-            self.refusals.append(Refusal(key.path, short_reason(answer)))
+            self.refusals.append(
+                Refusal(key.path, short_reason(answer), bool(result.is_error) and not answer.startswith("Refused"))
+            )
             return
         place, severity = _PLACE.search(answer), _SEVERITY.search(answer)
         self.placed[key] = Placing(int(place[1]) if place else None, severity[1] if severity else None)

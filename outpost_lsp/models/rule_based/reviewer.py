@@ -56,7 +56,17 @@ async def next_turn(state: ReviewState, analyse: Analyse, compare: Compare | Non
         reports = _reports(state, [(found, "hint") for found in _older(state)])
     if reports:
         return Turn(_progress(state, ready, ()), tuple(reports))
+    _check_that_reports_arrived(state)
     return Turn(review_summary(state))
+
+
+def _check_that_reports_arrived(state: ReviewState) -> None:
+    """Findings that no tool would take are a fault of the review, never a clean result."""
+    errors = [refusal for refusal in state.refusals if refusal.is_error]
+    if errors and not state.placed and len(errors) == len(state.refusals):
+        raise OutpostError(
+            "process", f"none of the {len(errors)} findings of the offline review could be reported: {errors[0].reason}"
+        )
 
 
 async def _analyse(state: ReviewState, ready: Sequence[FileSides], analyse: Analyse, compare: Compare | None) -> None:
