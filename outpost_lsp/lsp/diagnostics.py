@@ -10,23 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.finding import Finding, Severity
 from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.protocol.positions import range_json
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.documents import Document, Documents
     from outpost_lsp.lsp.places import Places
     from outpost_lsp.lsp.protocol import OutpostProtocol
+    from outpost_lsp.service.board import Standing
     from outpost_lsp.service.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 0.1
 _SLICE_S: Final = 0.004
+_MANY: Final = 200
+_PAUSE_S: Final = 0.25
 _SEVERITY: Final[dict[Severity, int]] = {"error": 1, "warning": 2, "information": 3, "hint": 4}
 _STALE: Final = "the code was edited since"
 
@@ -43,6 +47,7 @@ class DiagnosticPublisher:
         self._waiting: dict[Key, None] = {}
         self._last: dict[Key, float] = {}
         self._published: dict[Key, str] = {}
+        self._details: dict[Key, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.after_publish: Callable[[], None] = lambda: None
         self.before_publish: Callable[[Document], object] | None = None
@@ -67,6 +72,9 @@ class DiagnosticPublisher:
         """Publish whatever waits: a run is about to end."""
         for workspace, path in list(self._waiting):
             self.publish_now(workspace, path)
+        for key, timer in list(self._details.items()):
+            timer.cancel()
+            self._send_details(key, self._published.get(key) or self._places.uri(*key))
 
     def relieved(self) -> None:
         """The client keeps up again."""
@@ -117,34 +125,46 @@ class DiagnosticPublisher:
         if document is not None and self.before_publish is not None:
             self.before_publish(document)
             self._waiting.pop(key, None)
-        self._last[key] = time.monotonic()
-        shown = shown_findings(workspace, path)
+        standing = workspace.standing(path)
         uri = self._places.uri(workspace, path)
         before = self._published.get(key)
         if before is not None and before != uri:
             self._send(key, before, [])
-        if not shown and before is None:
+        if not standing and before is None:
             self._last.pop(key, None)
             return
-        if shown:
+        if standing:
             self._published[key] = uri
         else:
             self._published.pop(key, None)
-        self._send(key, uri, shown)
+        self._send(key, uri, standing)
+        # Counted from the end, so that a file whose publish takes long leaves time for everything else.
+        self._last[key] = time.monotonic()
 
-    def _send(self, key: Key, uri: str, findings: Iterable[Finding]) -> None:
-        workspace, _ = key
-        records = [(finding, self._places.finding(workspace, finding)) for finding in findings]
+    def _send(self, key: Key, uri: str, standing: Sequence[Standing]) -> None:
+        lines, encoding = self._places.lines(*key), self._places.encoding
         params: dict[str, Any] = {
             "uri": uri,
-            "diagnostics": [diagnostic(finding, record["range"]) for finding, record in records],
+            "diagnostics": [diagnostic(one.finding, range_json(lines, one, encoding)) for one in standing],
         }
         document = self._documents.get(uri)
         if document is not None:
             params["version"] = document.version
         self._protocol.notify("textDocument/publishDiagnostics", params)
-        self._protocol.notify("$/outpost/findings", {"uri": uri, "findings": [record for _, record in records]})
+        if key in self._details:
+            self._details.pop(key).cancel()
+        if len(standing) <= _MANY:
+            self._send_details(key, uri)
+        else:
+            # The text of many findings is sent when the person pauses; where they stand is told at once.
+            self._details[key] = asyncio.get_running_loop().call_later(_PAUSE_S, self._send_details, key, uri)
         self.after_publish()
+
+    def _send_details(self, key: Key, uri: str) -> None:
+        self._details.pop(key, None)
+        shown = shown_findings(*key) if self._published.get(key) == uri else []
+        records = [record for _, record in self._places.findings(*key, shown)]
+        self._protocol.notify("$/outpost/findings", {"uri": uri, "findings": records})
 
 
 def shown_findings(workspace: Workspace, path: str) -> list[Finding]:

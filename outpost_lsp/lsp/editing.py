@@ -63,9 +63,10 @@ class EditFollower:
     def flush(self, document: Document) -> None:
         """Pass on what was not passed on yet, and publish where it stands now."""
         found = self.hand_over(document)
-        if found is not None and found[0].findings(found[1]):
+        if found is not None:
             # The version is another one even where no finding moved.
             self._publisher.publish_now(*found)
+            self._followed[document.uri].last = time.monotonic()
 
     def hand_over(self, document: Document) -> tuple[Workspace, str] | None:
         """Let the findings follow what was not passed on yet; where, when there was something."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import linecache
 import logging
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,12 @@ class FrontDoor:
         if self._session is not None:
             server.begin(self._session)
         self._server = server
-        # What was imported stays; the collector, off until now, need not look at it again and again.
-        gc.enable()
+        _drop_generated_sources()
+        # What was imported stays; the collector need not look at it again and again.
         gc.freeze()
+
+
+def _drop_generated_sources() -> None:
+    """Let go of the texts of generated methods, which the protocol's types keep for debuggers."""
+    for name in [name for name in linecache.cache if name.startswith("<attrs generated")]:
+        del linecache.cache[name]

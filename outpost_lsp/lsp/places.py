@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,6 +129,13 @@ class Places:
     def range(self, workspace: Workspace, path: str, span: Span) -> dict[str, Any]:
         """The range of a span, in the client's encoding."""
         return range_json(self.lines(workspace, path), span, self.encoding)
+
+    def findings(
+        self, workspace: Workspace, path: str, findings: Iterable[Finding]
+    ) -> list[tuple[Finding, dict[str, Any]]]:
+        """Findings of one file, each with what the client sees of it."""
+        uri, lines = self.uri(workspace, path), self.lines(workspace, path)
+        return [(finding, finding_json(finding, uri, lines, self.encoding)) for finding in findings]
 
     def finding(self, workspace: Workspace, finding: Finding) -> dict[str, Any]:
         """A finding as the client sees it."""

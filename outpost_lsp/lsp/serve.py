@@ -8,7 +8,6 @@ cancelled, what they made is kept, children are gone, and the process ends withi
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -51,8 +50,6 @@ class ServeOptions:
 def run_server(options: ServeOptions) -> NoReturn:
     """Serve one client, then end the process: with 0 after `shutdown` and `exit`, with 1 otherwise."""
     _start_log(options)
-    # What is imported at the start stays; the collector need not look at it again and again while it is loaded.
-    gc.disable()
     loop = asyncio.new_event_loop()
     try:
         status = loop.run_until_complete(_serve(options))

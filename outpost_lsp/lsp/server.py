@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -102,6 +103,8 @@ class OutpostServer(LanguageServer):
         return self._desk
 
     async def _load_desk(self) -> Desk:
+        # The HTTP library would load a whole terminal program of its own, which nothing here ever calls.
+        sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
         # Imported in a thread, so that documents and simple requests are served meanwhile.
         module = await asyncio.to_thread(importlib.import_module, "outpost_lsp.lsp.desk")
         desk: Desk = module.Desk(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from outpost_lsp.protocol.names import Encoding
 
@@ -73,7 +73,23 @@ def position_json(lines: Sequence[str], line: int, index: int, encoding: Encodin
     return {"line": line, "character": encoded_units(lines[line], index, encoding)}
 
 
-def range_json(lines: Sequence[str], span: Span, encoding: Encoding) -> dict[str, Any]:
+class Stretch(Protocol):
+    """Anything with the four numbers of a span."""
+
+    @property
+    def start_line(self) -> int: ...
+
+    @property
+    def start_character(self) -> int: ...
+
+    @property
+    def end_line(self) -> int: ...
+
+    @property
+    def end_character(self) -> int: ...
+
+
+def range_json(lines: Sequence[str], span: Stretch, encoding: Encoding) -> dict[str, Any]:
     """An LSP range for a span counted in code points."""
     return {
         "start": position_json(lines, span.start_line, span.start_character, encoding),

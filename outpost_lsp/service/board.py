@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Dismissal, Finding, FindingStatus
@@ -27,6 +27,16 @@ from outpost_lsp.storage.shared_dismissals import read_shared_dismissals, update
 logger = logging.getLogger(__name__)
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024
+
+
+class Standing(NamedTuple):
+    """A finding with the place where it stands now; its own `span` may be where it was reported."""
+
+    finding: Finding
+    start_line: int
+    start_character: int
+    end_line: int
+    end_character: int
 
 
 class FindingBoard:
@@ -84,6 +94,26 @@ class FindingBoard:
         found = [self._shown(one, each) for each in paths for one in self._files.get(each, {}).values()]
         chosen = [finding for finding in found if status is None or finding.status == status]
         return sorted(chosen, key=lambda one: (one.path, one.span.start_line, one.span.start_character))
+
+    def standing(self, path: str) -> list[Standing]:
+        """Where the findings of a file that are diagnostics stand, without making anew each one that only moved."""
+        self._catch_up(path)
+        source = self._source(path)
+        has_dismissals = len(self._store.dismissals.findings) > 0
+        found = []
+        for one in self._files.get(path, {}).values():
+            if one.is_withdrawn:
+                continue
+            if source is not None and not one.is_stale and not has_dismissals and one.finding.status != "dismissed":
+                first, last = source.line_of(one.start), source.line_of(one.end)
+                starts = source.line_starts
+                found.append(Standing(one.finding, first, one.start - starts[first], last, one.end - starts[last]))
+                continue
+            shown = self._shown(one, path)
+            if shown.status in ("open", "stale"):
+                span = shown.span
+                found.append(Standing(shown, span.start_line, span.start_character, span.end_line, span.end_character))
+        return sorted(found, key=lambda one: one[1:3])
 
     def find(self, finding_id: str) -> Finding | None:
         """One finding as it stands now."""

@@ -22,7 +22,7 @@ from outpost_lsp.config.trust import TrustStore, decide_trust
 from outpost_lsp.domain.finding import Finding, FindingStatus
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.service.board import FindingBoard
+from outpost_lsp.service.board import FindingBoard, Standing
 from outpost_lsp.service.cleaning import leftovers, remove
 from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
@@ -310,6 +310,10 @@ class Workspace:
     def finding(self, finding_id: str) -> Finding | None:
         """One finding by its id."""
         return self.board.find(finding_id) if self.is_ready else None
+
+    def standing(self, path: str) -> list[Standing]:
+        """Where the findings of a file that are diagnostics stand now, by place; cheaper than `findings`."""
+        return self.board.standing(path) if self.is_ready else []
 
     def is_withdrawn(self, finding_id: str) -> bool:
         """Whether most of the finding's quote is gone, so that it is no diagnostic any more."""
