@@ -202,7 +202,9 @@ class AcpSession:
         said = _said(error)
         message = f"The agent {self._agent.name}: {said}"
         if error.code == _AUTH_REQUIRED and "auth" in str(error).lower():
-            return OutpostError("provider", f"{message}. Give it its key in a variable of the sandbox.", {"code": error.code})
+            return OutpostError(
+                "provider", f"{message}. Give it its key in a variable of the sandbox.", {"code": error.code}
+            )
         if _QUOTA.search(said):
             return OutpostError("quota", message, {"code": error.code})
         details: dict[str, Any] = {"code": error.code}

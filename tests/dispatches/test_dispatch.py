@@ -42,7 +42,9 @@ def write_tool() -> Tool:
     return Tool("write", "Write.", ANY, write)
 
 
-async def test_DISP_04_08_09_WATCH_11_the_agent_works_on_a_snapshot_and_the_users_folder_stays_as_it_is(stage: Stage) -> None:
+async def test_DISP_04_08_09_WATCH_11_the_agent_works_on_a_snapshot_and_the_users_folder_stays_as_it_is(
+    stage: Stage,
+) -> None:
     (stage.repository / "readme.md").write_text("unsaved work\n")
     seen: list[str] = []
 
