@@ -4,7 +4,7 @@
  * A default in the manifest is there to be read by people. Were it sent, it would win over the user's own file.
  */
 
-import { workspace, type ConfigurationScope } from "vscode";
+import { commands, env, workspace, type ConfigurationScope } from "vscode";
 
 const SECTION = "outpost";
 
@@ -32,6 +32,13 @@ interface Manifest {
 
 export function own<T>(name: OwnSetting, fallback: T): T {
   return workspace.getConfiguration(SECTION).get<T>(name) ?? fallback;
+}
+
+/** Show settings to the person, where those of the machine are: on a remote one they have a tab of their own. */
+export async function openSettings(query: string): Promise<void> {
+  await (env.remoteName === undefined
+    ? commands.executeCommand("workbench.action.openSettings", query)
+    : commands.executeCommand("workbench.action.openRemoteSettings", { query }));
 }
 
 /** The settings of the manifest that are the server's, with their scopes. */

@@ -80,13 +80,10 @@ export class Editor {
   static async start({ settings = {}, trust = false, environment = {} } = {}) {
     const home = mkdtempSync(join(tmpdir(), "outpost-vscode-"));
     const editor = new Editor(home, await freePort(), trust);
-    const user = join(home, "data", "User");
-    mkdirSync(user, { recursive: true });
-    const all = { ...QUIET, "outpost.serverPath": OUTPOST_LSP, ...settings };
-    if (trust) {
-      delete all["security.workspace.trust.enabled"];
+    for (const name of ["User", "Machine"]) {
+      mkdirSync(join(home, "data", name), { recursive: true });
     }
-    writeFileSync(join(user, "settings.json"), JSON.stringify(all));
+    editor.configure(settings);
     writeFileSync(join(home, "config.yaml"), "auth: none\ncert: false\n");
     writeFileSync(join(home, "outpost.toml"), "");
     editor.environment = {
@@ -128,6 +125,23 @@ export class Editor {
 
   get url() {
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Where the machine's settings are, which are the extension's that name programs, services and keys. */
+  get settingsFile() {
+    return join(this.home, "data", "Machine", "settings.json");
+  }
+
+  /** Write the user's settings: these, and those that keep the editor quiet. */
+  configure(settings) {
+    const ours = ([name]) => name.startsWith("outpost.");
+    const all = Object.entries({ ...QUIET, "outpost.serverPath": OUTPOST_LSP, ...settings });
+    const users = Object.fromEntries(all.filter((entry) => !ours(entry)));
+    if (this.trust) {
+      delete users["security.workspace.trust.enabled"];
+    }
+    writeFileSync(join(this.home, "data", "User", "settings.json"), JSON.stringify(users));
+    writeFileSync(this.settingsFile, JSON.stringify(Object.fromEntries(all.filter(ours))));
   }
 
   async serve() {
@@ -284,8 +298,8 @@ export class Window {
     await row.locator(`.action-label[aria-label^="${title}"]`).first().click();
   }
 
-  notification(text) {
-    return this.see(".notification-list-item, .notification-toast", text);
+  notification(text, patience) {
+    return this.see(".notification-list-item, .notification-toast", text, patience);
   }
 
   async press(notification, button) {
@@ -295,7 +309,8 @@ export class Window {
 
   /** Press a button of the dialog that is open. */
   async confirm(button) {
-    await (await this.see(".monaco-dialog-box .monaco-button", button)).click();
+    await this.see(".monaco-dialog-box .monaco-button", button);
+    await this.page.locator(".monaco-dialog-box").getByRole("button", { name: button, exact: true }).click();
   }
 
   async editorText() {

@@ -5,6 +5,7 @@ import { commands, QuickPickItemKind, window, workspace, type LogOutputChannel, 
 import type { Questions } from "../permissions";
 import type { Check } from "../protocol";
 import { strayKeys, type Keys, type Providers } from "../secrets";
+import { openSettings } from "../settings";
 import { plural } from "../text";
 import type { Context, Handler } from "./context";
 
@@ -61,7 +62,7 @@ export function serverCommands(
         );
       }
     },
-    "outpost.ui.openSettings": () => run("workbench.action.openSettings", "@ext:outpost-lsp.outpost-lsp"),
+    "outpost.ui.openSettings": () => openSettings("@ext:outpost-lsp.outpost-lsp"),
     "outpost.ui.openWalkthrough": () =>
       run("workbench.action.openWalkthrough", "outpost-lsp.outpost-lsp#outpost.start", false),
   };
@@ -170,6 +171,13 @@ async function moveKeys(keys: Keys): Promise<void> {
   }
   if (found.length > 0) {
     await configuration.update("providers", cleaned, true);
+    const left = workspace.getConfiguration("outpost").inspect<Providers>("providers")?.globalValue ?? {};
+    if (strayKeys(left).found.length > 0) {
+      void window.showWarningMessage(
+        "Outpost: the key is saved, but still stands in another settings file of yours: remove it there.",
+      );
+      return;
+    }
     void window.showInformationMessage(
       `Outpost: ${plural(found.length, "key")} moved. If others could read your settings, replace it at the service.`,
     );

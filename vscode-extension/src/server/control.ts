@@ -4,11 +4,11 @@
  * Nothing is said to the person about a server that is missing before they ask for something that needs it.
  */
 
-import { commands, window, workspace } from "vscode";
+import { window, workspace } from "vscode";
 
 import { Emitter } from "../news";
 import type { CommandName, Commands } from "../protocol";
-import { own } from "../settings";
+import { openSettings, own } from "../settings";
 import { ServerConnection, type Host } from "./connection";
 import { findLaunch, isLaunch, type Launch, type Missing } from "./launch";
 import { ServerLife, type State } from "./life";
@@ -65,7 +65,7 @@ export class Server implements Session {
     if (!isLaunch(found) && found.isSetting) {
       const answer = await window.showErrorMessage(`Outpost: ${found.message}`, "Open Settings");
       if (answer !== undefined) {
-        await commands.executeCommand("workbench.action.openSettings", "outpost.serverPath");
+        await openSettings("outpost.serverPath");
       }
       return;
     }

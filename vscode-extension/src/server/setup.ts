@@ -15,7 +15,7 @@ import {
 } from "vscode";
 import { access } from "node:fs/promises";
 
-import { own } from "../settings";
+import { openSettings, own } from "../settings";
 import { EnvironmentError, forgetOldEnvironments, makeEnvironment, type Place, type Source } from "./environment";
 import { findPython, FROM_PATH, LEAST_TEXT, refusalText, type Candidate } from "./python";
 
@@ -136,7 +136,7 @@ async function mayFetch(version: string): Promise<boolean> {
     "Use an Installed Server…",
   );
   if (answer === "Use an Installed Server…") {
-    await commands.executeCommand("workbench.action.openSettings", "outpost.serverPath");
+    await openSettings("outpost.serverPath");
   }
   return answer === "Install";
 }
@@ -144,7 +144,7 @@ async function mayFetch(version: string): Promise<boolean> {
 async function tellNoPython(message: string): Promise<void> {
   const answer = await window.showErrorMessage(message, "Choose a Python…", "Get Python");
   if (answer === "Choose a Python…") {
-    await commands.executeCommand("workbench.action.openSettings", "outpost.interpreter");
+    await openSettings("outpost.interpreter");
   } else if (answer === "Get Python") {
     await env.openExternal(Uri.parse("https://www.python.org/downloads/"));
   }
@@ -155,7 +155,7 @@ async function tellFailure(message: string): Promise<void> {
   if (answer === "Show Output") {
     await commands.executeCommand("outpost.ui.showLog");
   } else if (answer === "Choose a Python…") {
-    await commands.executeCommand("workbench.action.openSettings", "outpost.interpreter");
+    await openSettings("outpost.interpreter");
   }
 }
 

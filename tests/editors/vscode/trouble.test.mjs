@@ -1,0 +1,161 @@
+/** What goes wrong in real life: no server, a server that keeps dying, no repository, no trust, keys in the open. */
+
+import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+
+import { Editor, keepEvidence, makeRepository, until, writeFiles } from "./editor.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "outpost-trouble-"));
+const repository = makeRepository(join(folder, "repository"), { "a.py": "def f(x):\n    return x\n" });
+writeFiles(repository, { "a.py": "def f(x):\n    if x is 0:\n        return nothing\n    return x\n" });
+const plain = join(folder, "plain");
+writeFiles(plain, { "a.py": "print(1)\n" });
+
+function script(name, text) {
+  const path = join(folder, name);
+  writeFileSync(path, `#!/bin/sh\n${text}\n`);
+  chmodSync(path, 0o755);
+  return path;
+}
+
+let editor;
+let window;
+
+function step(name, work) {
+  test(name, async () => {
+    try {
+      await work();
+    } catch (error) {
+      await keepEvidence(editor, window, name.replace(/\W+/gu, "-"));
+      throw error;
+    }
+  });
+}
+
+describe("the server", () => {
+  before(async () => {
+    // A search path on which there is no server.
+    editor = await Editor.start({ settings: { "outpost.serverPath": "" }, environment: { PATH: "/usr/bin:/bin" } });
+    window = await editor.open(repository, "a.py");
+  });
+  after(() => editor.stop());
+
+  step("one that is missing is no error; setting it up asks before anything is fetched", async () => {
+    await window.status("Outpost: set up");
+    assert.equal(await window.page.locator(".notification-toast").count(), 0);
+    await window.command("View: Show Outpost");
+    await window.see(".welcome-view-content", "not installed yet");
+    await window.command("Outpost: Review Uncommitted Work");
+    await window.see(".monaco-dialog-box", "from your Python package index");
+    await window.picture("set-up");
+    await window.confirm("Cancel");
+    await window.status("Outpost: set up");
+    assert.equal(await window.page.locator(".notification-toast").count(), 0);
+  });
+
+  step("a Python that is too old, or not there, is named", async () => {
+    editor.configure({ "outpost.serverPath": "", "outpost.interpreter": script("python-old", "echo outpost 3 9 2") });
+    await window.command("Outpost: Set Up the Server…");
+    await window.confirm("Install");
+    await window.notification("Python 3.9.2 is too old; 3.11 or later is needed");
+    await window.command("Notifications: Clear All Notifications");
+    editor.configure({ "outpost.serverPath": "", "outpost.interpreter": "/nowhere/python3" });
+    await until("the setting has arrived", async () => {
+      await window.command("Outpost: Set Up the Server…");
+      await window.confirm("Install");
+      return window
+        .notification("/nowhere/python3 (the setting outpost.interpreter): it is not there", 3000)
+        .catch(() => false);
+    });
+    await window.command("Notifications: Clear All Notifications");
+  });
+
+  step("one that dies five times in a row is given up with its reason, and restarts when it is mended", async () => {
+    editor.configure({ "outpost.serverPath": script("dying", "echo 'ImportError: no outpost' >&2; exit 1") });
+    await window.notification("ended several times in a row");
+    await window.notification("ImportError: no outpost");
+    await window.status("Outpost: stopped");
+    await window.picture("given-up");
+    writeFileSync(join(folder, "dying"), `#!/bin/sh\nexec "${process.env.OUTPOST_LSP}" "$@"\n`);
+    await window.press("ended several times in a row", "Restart");
+    await window.status("Outpost: idle");
+  });
+
+  step("a key in the settings is moved to the secret storage", async () => {
+    const key = "sk-canary0123456789abcdef";
+    editor.configure({
+      "outpost.providers": { service: { kind: "openai", baseUrl: "http://127.0.0.1:9/v1", apiKey: key } },
+    });
+    await window.page.reload();
+    await window.press("the settings hold a key in clear (service)", "Move to Secret Storage");
+    await window.notification("1 key moved");
+    const written = readFileSync(editor.settingsFile, "utf8");
+    assert.ok(!written.includes(key));
+    assert.deepEqual(JSON.parse(written)["outpost.providers"].service, {
+      kind: "openai",
+      baseUrl: "http://127.0.0.1:9/v1",
+      apiKeyEnv: "SERVICE_API_KEY",
+    });
+    assert.ok(!editor.log().includes(key));
+  });
+
+  step("two windows on one folder both work", async () => {
+    editor.configure({});
+    const other = await editor.open(repository, "a.py");
+    for (const one of [other, window]) {
+      await one.status("Outpost: idle");
+      await one.command("Outpost: Review Uncommitted Work");
+    }
+    for (const one of [other, window]) {
+      await one.notification("Review of the uncommitted changes: 2 findings");
+    }
+    await other.close();
+  });
+
+  step("a folder without a repository is said to be one", async () => {
+    const other = await editor.open(plain, "a.py");
+    await other.status("Outpost: idle");
+    await other.command("Outpost: Review Uncommitted Work");
+    await other.notification("git");
+    await other.picture("no-repository");
+    await other.close();
+  });
+});
+
+describe("trust", () => {
+  before(async () => {
+    editor = await Editor.start({
+      trust: true,
+      settings: { "security.workspace.trust.startupPrompt": "never", "security.workspace.trust.banner": "never" },
+    });
+    window = await editor.open(repository, "a.py");
+  });
+  after(() => editor.stop());
+
+  step("in a folder that is not trusted a review is agreed to, and nothing that acts can be started", async () => {
+    await window.status("Restricted Mode");
+    await window.status("Outpost: idle");
+    await window.command("Outpost: Review Uncommitted Work");
+    await window.see(".monaco-dialog-box", "This folder is not trusted");
+    await window.picture("not-trusted");
+    await window.confirm("Review");
+    await window.notification("Review of the uncommitted changes: 2 findings");
+    await window.page.keyboard.press("F1");
+    await window.page.locator(".quick-input-widget input.input").fill(">Outpost: Run an Agent");
+    await window.see(".quick-input-list .monaco-list-row", "Run and Debug");
+    const rows = await window.page.locator(".quick-input-list .monaco-list-row").allInnerTexts();
+    assert.ok(!rows.some((row) => row.includes("Outpost: Run an Agent")), rows.join("; "));
+    await window.page.keyboard.press("Escape");
+  });
+
+  step("trust that is given reaches the server", async () => {
+    await window.command("Workspaces: Manage Workspace Trust");
+    await (await window.see(".workspace-trust-editor .monaco-button", "Trust")).click();
+    await window.gone("footer .statusbar-item", "Restricted Mode");
+    await window.command("Outpost: Check the Installation");
+    await until("the server says so", async () => /trust: trusted/u.test(await window.editorText()));
+  });
+});
