@@ -43,7 +43,7 @@ class ClientSettings:
         self._reporter = reporter
         self._pushed: Mapping[str, Any] = {}
         self._pulled: dict[Path, Mapping[str, Any]] = {}
-        self._told: dict[Path, tuple[str, ...]] = {}
+        self._told: dict[Path, frozenset[str]] = {}
         self._beside: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -103,13 +103,12 @@ class ClientSettings:
             await self._apply([one for one in self._outpost.workspaces if path.parent == one.folder])
 
     def tell_faults(self, workspace: Workspace) -> None:
-        """Tell what is wrong with a workspace's settings, each state of affairs once."""
-        faults = tuple(workspace.faults)
-        if self._told.get(workspace.folder, ()) == faults:
-            return
-        self._told[workspace.folder] = faults
-        for fault in faults:
-            self._reporter.message(_WARNING, f"Outpost: {one_line(fault, 600)}")
+        """Tell what is wrong with a workspace's settings; what was told and is still wrong is not told again."""
+        before = self._told.get(workspace.folder, frozenset())
+        self._told[workspace.folder] = frozenset(workspace.faults)
+        for fault in dict.fromkeys(workspace.faults):
+            if fault not in before:
+                self._reporter.message(_WARNING, f"Outpost: {one_line(fault, 600)}")
 
     async def _apply(self, workspaces: list[Workspace] | None = None) -> None:
         for workspace in self._outpost.workspaces if workspaces is None else workspaces:

@@ -238,15 +238,14 @@ async def test_discarded_changes_can_be_brought_back(repository: RealRepository,
         assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
 
 
-@pytest.mark.parametrize(
-    "command", ["outpost.diff", "outpost.apply", "outpost.discard", "outpost.reopen", "outpost.replay", "outpost.show"]
-)
-async def test_a_run_that_does_not_exist_is_refused_by_name(repository: RealRepository, command: str) -> None:
+async def test_a_run_that_does_not_exist_is_refused_by_name(repository: RealRepository) -> None:
     async with running_server() as server:
         await server.initialize(repository.path)
-        fault = await server.command_fault(command, {"runId": "../../etc"})
-        assert fault["code"] == -32602
-        assert "runId" in fault["message"]
+        for name in ("diff", "apply", "discard", "reopen", "replay", "show", "cancel"):
+            for run_id in ("../../etc", "nothing", "20260101-000000-000001-abcdef"):
+                fault = await server.command_fault(f"outpost.{name}", {"runId": run_id})
+                assert fault["code"] == -32602
+                assert "runId" in fault["message"]
 
 
 async def test_paths_and_hunks_that_do_not_exist_are_refused_by_name(

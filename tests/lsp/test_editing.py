@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,19 @@ async def test_u_02_lines_inserted_above_move_the_finding_and_carry_the_new_vers
         assert [one["version"] for one in _published(server, uri)] == sorted(
             one["version"] for one in _published(server, uri)
         )
+
+
+async def test_while_edits_keep_coming_few_publishes_are_sent_and_the_last_always(
+    changed: RealRepository, service: ModelServer
+) -> None:
+    async with running_server() as server:
+        uri, _ = await _reviewed(server, changed, service)
+        before, start = len(_published(server, uri)), time.monotonic()
+        for version in range(2, 602):
+            server.change(uri, version, (0, 0), (0, 0), "#\n")
+        last = await server.notification("textDocument/publishDiagnostics", lambda params: params.get("version") == 601)
+        assert last["diagnostics"][0]["range"]["start"]["line"] == 601
+        assert len(_published(server, uri)) - before <= 3 + 10 * (time.monotonic() - start)
 
 
 async def test_u_01_a_finding_whose_text_is_edited_turns_into_a_hint_and_comes_back_with_undo(

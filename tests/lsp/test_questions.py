@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.lsp.conftest import settings_for
 from tests.lsp.server_process import ServerProcess, running_server
 from tests.support.model_answers import Answer
@@ -32,31 +30,29 @@ async def _dispatch(server: ServerProcess, repository: RealRepository, service: 
     return server.begin_command("outpost.dispatch", {"agent": "careful", "brief": "Do it.", "wait": True, **more})
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_written"),
-    [
+async def test_only_a_clear_yes_lets_the_call_run(repository: RealRepository, service: ModelServer) -> None:
+    cases: list[tuple[Any, bool]] = [
         ({"title": "Allow once"}, True),
         ({"title": "Allow for this run"}, True),
         ({"title": "Deny"}, False),
         (None, False),
         ({}, False),
         ("Allow once", False),
-    ],
-)
-async def test_only_a_clear_yes_lets_the_call_run(
-    repository: RealRepository, service: ModelServer, answer: Any, is_written: bool
-) -> None:
-    service.add(_writing("a.txt"), "Done.")
+    ]
     async with running_server() as server:
-        server.answers["window/showMessageRequest"] = lambda params: answer
-        asked = await _dispatch(server, repository, service)
-        run = (await server.answer_to(asked))["result"]["run"]
-        assert run["status"] == "succeeded"
-        assert (run["disposition"] == "pending") == is_written
-        [question] = server.all("window/showMessageRequest")
-        assert [one["title"] for one in question["actions"]] == ["Allow once", "Allow for this run", "Deny"]
-        for shown in ("careful", "write_file", "a.txt", "text of a.txt"):
-            assert shown in question["message"]
+        await server.initialize(repository.path, options={"settings": settings_for(service, **_ASKING)})
+        for number, (answer, is_written) in enumerate(cases, 1):
+            service.add(_writing("a.txt"), "Done.")
+            server.answers["window/showMessageRequest"] = lambda params, answer=answer: answer
+            asked = {"agent": "careful", "brief": "Do it.", "wait": True}
+            run = (await server.command("outpost.dispatch", asked))["run"]
+            assert run["status"] == "succeeded"
+            assert (run["disposition"] == "pending") == is_written, answer
+            questions = server.all("window/showMessageRequest")
+            assert len(questions) == number
+            assert [one["title"] for one in questions[-1]["actions"]] == ["Allow once", "Allow for this run", "Deny"]
+            for shown in ("careful", "write_file", "a.txt", "text of a.txt"):
+                assert shown in questions[-1]["message"]
 
 
 async def test_questions_are_asked_one_at_a_time(repository: RealRepository, service: ModelServer) -> None:

@@ -190,30 +190,27 @@ async def test_unsaved_text_is_what_is_reviewed_and_the_file_stays(
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("argument", "field"),
-    [
+async def test_what_names_nothing_is_refused_by_field_and_starts_nothing(changed: RealRepository) -> None:
+    refused: list[tuple[Any, str]] = [
         ({"scope": "branch", "base": "--output=x"}, "base"),
         ({"scope": "branch", "base": "nothing-like-it"}, "base"),
         ({"scope": "commit", "revision": "-foo"}, "revision"),
         ({"scope": "commit", "revision": "0" * 40}, "revision"),
         ({"agent": "nobody"}, "agent"),
         ({"scope": "file", "uri": "file:///nowhere/at/all.py"}, "uri"),
+        ({"scope": "file", "uri": f"{changed.path.as_uri()}/gone.py"}, "uri"),
         ({"scope": "file", "uri": "untitled:Untitled-1"}, "uri"),
         ({"scope": "all"}, "scope"),
         ({"colour": "red"}, "colour"),
         ([], "arguments"),
         ("review", "arguments"),
-    ],
-)
-async def test_what_names_nothing_is_refused_by_field_and_starts_nothing(
-    changed: RealRepository, argument: Any, field: str
-) -> None:
+    ]
     async with running_server() as server:
         await server.initialize(changed.path)
-        fault = await server.command_fault("outpost.review", argument)
-        assert fault["code"] == -32602
-        assert field in fault["message"]
+        for argument, field in refused:
+            fault = await server.command_fault("outpost.review", argument)
+            assert fault["code"] == -32602, argument
+            assert field in fault["message"], argument
         assert (await server.command("outpost.runs"))["runs"] == []
         assert not (changed.path / "x").exists()
 
