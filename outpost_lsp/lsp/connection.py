@@ -8,6 +8,7 @@ not read. The transports make connections; the server uses them.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import deque
@@ -184,8 +185,7 @@ class OutputProtocol(asyncio.BaseProtocol):
         self._connection.connection_lost(exc)
 
 
-def dump(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+def dump(value: Any, default: Callable[[Any], Any] | None = None, mask: Callable[[str], str] | None = None) -> bytes:
     """The compact JSON of a message. Characters beyond ASCII are escaped, so that lone surrogates can be sent."""
-    import json
-
-    return json.dumps(value, separators=(",", ":"), default=default).encode("ascii")
+    text = json.dumps(value, separators=(",", ":"), default=default)
+    return (text if mask is None else mask(text)).encode("ascii")

@@ -10,21 +10,22 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lsprotocol import types
 
 from outpost_lsp.config.environment import default_layout
-from outpost_lsp.domain.finding import Finding
-from outpost_lsp.lsp import actions, commands
+from outpost_lsp.lsp import commands
 from outpost_lsp.lsp.applying import EditorLanding
 from outpost_lsp.lsp.client import EventLevel
-from outpost_lsp.lsp.diagnostics import DiagnosticPublisher, diagnostic, shown_findings
+from outpost_lsp.lsp.diagnostics import DiagnosticPublisher
 from outpost_lsp.lsp.documents import Document, differs_from_disk
 from outpost_lsp.lsp.editing import EditFollower
-from outpost_lsp.lsp.hover import findings_at, hover_markdown, hover_text, overlapping
+from outpost_lsp.lsp.key_masks import KeyMasks
+from outpost_lsp.lsp.looking import Looking
 from outpost_lsp.lsp.places import Places
 from outpost_lsp.lsp.progress import ProgressBoard, Token
 from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
@@ -32,7 +33,9 @@ from outpost_lsp.lsp.questions import Questions
 from outpost_lsp.lsp.reporter import Reporter
 from outpost_lsp.lsp.settings import ClientSettings
 from outpost_lsp.lsp.virtual import virtual_content
+from outpost_lsp.lsp.watching import FileWatching
 from outpost_lsp.protocol.names import SECRET_REQUEST
+from outpost_lsp.protocol.uris import path_of
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
 
@@ -57,13 +60,16 @@ class Desk:
         self.places = Places(self.outpost, server.documents, server.spellings, server.client.encoding)
         self._publisher = DiagnosticPublisher(protocol, self.places, server.documents)
         self._edits = EditFollower(self.places, self._publisher)
+        self.looking = Looking(server.client, self.places, server.documents, self._edits.flush)
         self._progress = ProgressBoard(protocol, server.client, self._cancel_run)
         self._questions = Questions(protocol)
         self.reporter = Reporter(
             protocol, self.places, self._publisher, self._progress, self._questions, self._event_level
         )
         self.settings = ClientSettings(server, self.outpost, self.reporter)
+        self._watching = FileWatching(protocol, server.client, self._files_with_findings)
         self._lenses: asyncio.TimerHandle | None = None
+        self._latest: Path | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Life
@@ -72,15 +78,16 @@ class Desk:
         """Start the service and add the folders; what they hold is looked up in the background."""
         await self._stack.enter_async_context(self.outpost)
         self._stack.callback(self.outpost.subscribe(self.reporter))
-        self._publisher.after_publish = self._refresh_lenses
+        self._publisher.after_publish = self._published
         self._publisher.before_publish = self._edits.hand_over
         self._server.protocol.on_relief(self._publisher.relieved)
         for fault in self._server.options.faults:
             self.reporter.message(2, f"Outpost: {fault}")
+        self._stack.callback(KeyMasks(self.outpost).install(self._server.protocol))
+        self._watching.begin()
         await self.settings.open()
         self.folders_changed()
         # What was loaded stays: the collector need not walk over it again and again.
-        gc.collect()
         gc.freeze()
 
     async def drain(self, deadline_s: float) -> None:
@@ -92,6 +99,7 @@ class Desk:
         """Let go of everything."""
         self._questions.close()
         self.settings.close()
+        self._watching.close()
         for task in self._tasks:
             task.cancel()
         await self._stack.aclose()
@@ -124,18 +132,29 @@ class Desk:
         """The client's settings are others now."""
         return self.settings.changed(settings)
 
-    def files_changed(self, params: types.DidChangeWatchedFilesParams) -> Awaitable[None]:
-        """Files changed outside the editor."""
-        return self.settings.files_changed([change.uri for change in params.changes])
+    async def files_changed(self, params: types.DidChangeWatchedFilesParams) -> None:
+        """Files changed outside the editor: settings are read again, findings are looked for where they are now."""
+        for change in params.changes:
+            path = path_of(change.uri)
+            if path is None:
+                continue
+            await self.settings.file_saved(path)
+            found = self.places.locate(path)
+            if found is not None and self._server.documents.at(path) is None:
+                found[0].changed_on_disk(found[1])
+                # Somebody may have looked in between, so that for the service nothing is new.
+                self._publisher.changed(*found)
 
     # Documents
 
     def document_opened(self, document: Document) -> None:
         """A document is open now."""
+        self._latest = document.path
         self._edits.opened(document)
 
     def document_changed(self, document: Document) -> None:
         """A document has other text now."""
+        self._latest = document.path
         self._edits.changed(document)
 
     def document_saved(self, document: Document) -> None:
@@ -173,70 +192,23 @@ class Desk:
         """Carry out a command."""
         return commands.execute(self, params.command, params.arguments, params.work_done_token)
 
-    def hover(self, params: types.HoverParams) -> dict[str, Any] | None:
-        """What is known about the findings at a place."""
-        workspace, path, findings = self._shown(params.text_document.uri)
-        if workspace is None or not findings:
-            return None
-        position = types.Range(params.position, params.position)
-        place = self.places.span(workspace, path, position)
-        here = findings_at(findings, place.start_line, place.start_character)
-        if not here:
-            return None
-        kind = self._server.client.hover_markup
-        text = hover_markdown(here) if kind == "markdown" else hover_text(here)
-        return {
-            "contents": {"kind": kind, "value": text},
-            "range": self.places.range(workspace, path, here[0].span),
-        }
-
-    def code_actions(self, params: types.CodeActionParams) -> list[dict[str, Any]]:
-        """What can be done at a place."""
-        client, uri = self._server.client, params.text_document.uri
-        workspace, path, findings = self._shown(uri)
-        if workspace is None:
-            return []
-        offered: list[dict[str, Any]] = []
-        if findings:
-            document = self._server.documents.get(uri)
-            for finding in overlapping(findings, self.places.span(workspace, path, params.range)):
-                record = self.places.finding(workspace, finding) | {"uri": uri}
-                shown = diagnostic(finding, record["range"])
-                version = document.version if document is not None else None
-                offered += actions.finding_actions(finding, record, shown, version, client)
-        offered += actions.review_actions(uri, _range_json(params.range))
-        only = [str(getattr(kind, "value", kind)) for kind in params.context.only] if params.context.only else None
-        asked = [action for action in offered if actions.wanted(action, only)]
-        return asked if client.knows_code_action_literals else actions.as_commands(asked)
-
-    def code_lenses(self, params: types.CodeLensParams) -> list[dict[str, Any]]:
-        """What stands above a file with findings."""
-        return actions.lenses(params.text_document.uri, self._shown(params.text_document.uri)[2])
-
     def progress_cancelled(self, token: Token) -> None:
         """A person pressed cancel."""
         self._progress.cancelled(token)
 
-    def _shown(self, uri: str) -> tuple[Workspace | None, str, list[Finding]]:
-        """The workspace, path and shown findings of a document, after every edit of it was followed."""
-        document = self._server.documents.get(uri)
-        if document is not None:
-            self._edits.flush(document)
-        try:
-            workspace, path = self.places.demand(uri)
-        except RequestFault:
-            return None, "", []
-        return workspace, path, shown_findings(workspace, path)
-
     # For commands
 
     def pick(self, uri: str | None) -> tuple[Workspace, str]:
-        """The workspace that a command means, and the path in it; without a URI the only one, or the first."""
+        """The workspace that a command means, and the path in it.
+
+        Without a URI it is that of the document that was opened or edited last, else the first.
+        """
         if uri is not None:
             return self.places.demand(uri)
         if not self.outpost.workspaces:
             raise RequestFault(INVALID_PARAMS, "uri: no folder is open")
-        return self.outpost.workspaces[0], ""
+        found = self.places.locate(self._latest) if self._latest is not None else None
+        return (found[0] if found is not None else self.outpost.workspaces[0]), ""
 
     @property
     def is_ready(self) -> bool:
@@ -297,6 +269,15 @@ class Desk:
     def _cancel_run(self, run_id: str) -> None:
         self.outpost.cancel(run_id)
 
+    def _published(self) -> None:
+        self._refresh_lenses()
+        self._watching.refresh()
+
+    def _files_with_findings(self) -> Iterator[Path]:
+        for workspace in self.outpost.workspaces:
+            for path in {finding.path for finding in workspace.findings()}:
+                yield self.places.file(workspace, path)
+
     def _refresh_lenses(self) -> None:
         """Ask the client to fetch lenses again, once for many publishes."""
         if self._lenses is None and self._server.client.can("workspace.codeLens.refreshSupport"):
@@ -320,10 +301,3 @@ class Desk:
             logger.info("the client did not answer: %s", error)
         else:
             logger.error("something failed beside the requests", exc_info=error)
-
-
-def _range_json(asked: types.Range) -> dict[str, Any]:
-    return {
-        "start": {"line": asked.start.line, "character": asked.start.character},
-        "end": {"line": asked.end.line, "character": asked.end.character},
-    }

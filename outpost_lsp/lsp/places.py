@@ -58,6 +58,11 @@ class Places:
                 return workspace, _relative(resolved, top)
         return None
 
+    @property
+    def are_many(self) -> bool:
+        """Whether more than one folder is open."""
+        return len(self._outpost.workspaces) > 1
+
     def demand(self, uri: str, field: str = "uri") -> tuple[Workspace, str]:
         """The workspace and path of a URI; a fault that names the field when there is none."""
         path = path_of(uri)

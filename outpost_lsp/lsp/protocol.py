@@ -54,7 +54,10 @@ class OutpostProtocol(LanguageServerProtocol):
 
     def __init__(self, server: LanguageServer, converter: Converter) -> None:
         # pygls looks at every attribute while it sets itself up, so these come first.
+        self.mask: Callable[[str], str] | None = None
+        """Takes keys of services out of every text that is sent."""
         self._connection: Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._running: dict[MessageId, asyncio.Task[Any]] = {}
         self._asked: dict[MessageId, asyncio.Future[Any]] = {}
         self._next_id = 0
@@ -67,11 +70,17 @@ class OutpostProtocol(LanguageServerProtocol):
     def attach(self, connection: Connection) -> None:
         """Speak to this client from now on."""
         self._connection = connection
+        self._loop = asyncio.get_running_loop()
 
     def on_relief(self, call: Callable[[], None]) -> None:
         """Call `call` whenever the client keeps up again."""
         if self._connection is not None:
             self._connection.on_relief(call)
+
+    def call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Call on the event loop, from any thread; nothing happens when it is closed."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
 
     @property
     def is_shut_down(self) -> bool:
@@ -286,7 +295,7 @@ class OutpostProtocol(LanguageServerProtocol):
         if self._connection is None:
             return
         try:
-            body = dump(data, self._serialize_message)
+            body = dump(data, self._serialize_message, self.mask)
         except Exception:
             logger.exception("a message could not be written as JSON")
             if isinstance(data, dict) and data.get("id") is not None and "method" not in data:

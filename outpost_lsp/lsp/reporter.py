@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, StepEvent, ToolEvent
@@ -133,8 +134,13 @@ class Reporter:
         live = self._live[run.id] = _Live(REQUEST.get() or Request())
         if live.request.scope is not None:
             self._scopes[run.id] = live.request.scope
-        self._progress.open(run.id, live.request.token, f"Outpost: {one_line(run.title, 80)}", run.status)
+        self._progress.open(run.id, live.request.token, self._title(run), run.status)
         return live
+
+    def _title(self, run: Run) -> str:
+        """The run in one line; with several folders open it says in which (U-29)."""
+        folder = f" ({one_line(Path(run.workspace).name)})" if self._places.are_many else ""
+        return f"Outpost{folder}: {one_line(run.title, 80)}"
 
     def _finish(self, run: Run, live: _Live) -> None:
         """Say everything that is left to be said, and last how it ended."""

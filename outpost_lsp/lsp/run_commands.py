@@ -88,7 +88,8 @@ def _cancel(desk: Desk, params: shapes.RunParams) -> Result:
 async def _steer(desk: Desk, params: shapes.SteerParams, _: Token | None) -> Result:
     await desk.all_ready()
     target = params.subagent if "subagent" in params.model_fields_set else ANYONE
-    return {"delivery": await desk.outpost.steer(params.run_id, params.text, target)}
+    delivery = await desk.outpost.steer(params.run_id, params.text, target)
+    return {"delivery": delivery.mode}
 
 
 def _runs(desk: Desk, params: shapes.RunsParams) -> Result:

@@ -64,9 +64,13 @@ class OutpostServer(LanguageServer):
             types.TEXT_DOCUMENT_DID_CHANGE: self._did_change,
             types.TEXT_DOCUMENT_DID_SAVE: self._did_save,
             types.TEXT_DOCUMENT_DID_CLOSE: self._did_close,
-            types.TEXT_DOCUMENT_HOVER: lambda params: self._with_desk(lambda desk: desk.hover(params)),
-            types.TEXT_DOCUMENT_CODE_ACTION: lambda params: self._with_desk(lambda desk: desk.code_actions(params)),
-            types.TEXT_DOCUMENT_CODE_LENS: lambda params: self._with_desk(lambda desk: desk.code_lenses(params)),
+            types.TEXT_DOCUMENT_HOVER: lambda params: self._with_desk(lambda desk: desk.looking.hover(params)),
+            types.TEXT_DOCUMENT_CODE_ACTION: lambda params: self._with_desk(
+                lambda desk: desk.looking.code_actions(params)
+            ),
+            types.TEXT_DOCUMENT_CODE_LENS: lambda params: self._with_desk(
+                lambda desk: desk.looking.code_lenses(params)
+            ),
             types.WORKSPACE_EXECUTE_COMMAND: lambda params: self._with_desk(lambda desk: desk.execute(params)),
             types.WORKSPACE_TEXT_DOCUMENT_CONTENT: lambda params: self._with_desk(lambda desk: desk.content(params)),
             types.WORKSPACE_DID_CHANGE_CONFIGURATION: lambda params: self._with_desk(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.lsp.protocol import RequestFault
+from outpost_lsp.lsp.watching import SETTINGS_FILES
 from outpost_lsp.protocol.uris import path_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _PATIENCE_S: Final = 2.0
 
 _WARNING: Final = 2
 _SECTION: Final = "outpost"
-_WATCHED: Final = ("outpost.toml", "pyproject.toml")
 
 
 class ClientSettings:
@@ -92,19 +92,14 @@ class ClientSettings:
         await workspace.reload(self._of(workspace.folder), trusted=is_trusted)
         self.tell_faults(workspace)
 
-    async def files_changed(self, uris: list[str]) -> None:
-        """Files changed outside the editor: settings files are read again."""
-        for path in filter(None, map(path_of, uris)):
-            await self.file_saved(path)
-
     async def file_saved(self, path: Path) -> None:
         """A file was written; if it holds settings they are read again."""
-        if path.name in _WATCHED:
+        if path.name in SETTINGS_FILES:
             await self._apply([one for one in self._outpost.workspaces if path.parent == one.folder])
 
     def tell_faults(self, workspace: Workspace) -> None:
         """Tell what is wrong with a workspace's settings; what was told and is still wrong is not told again."""
-        before = self._told.get(workspace.folder, frozenset())
+        before = frozenset().union(*self._told.values())
         self._told[workspace.folder] = frozenset(workspace.faults)
         for fault in dict.fromkeys(workspace.faults):
             if fault not in before:
@@ -125,15 +120,6 @@ class ClientSettings:
                     "id": "outpost-configuration",
                     "method": "workspace/didChangeConfiguration",
                     "registerOptions": {"section": _SECTION},
-                }
-            )
-        if client.can("workspace.didChangeWatchedFiles.dynamicRegistration"):
-            watchers = [{"globPattern": f"**/{name}"} for name in _WATCHED]
-            registrations.append(
-                {
-                    "id": "outpost-files",
-                    "method": "workspace/didChangeWatchedFiles",
-                    "registerOptions": {"watchers": watchers},
                 }
             )
         if registrations:
