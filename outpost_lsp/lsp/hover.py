@@ -42,8 +42,6 @@ def hover_text(findings: Sequence[Finding]) -> str:
 def _markdown(finding: Finding) -> str:
     title = safe_markdown(one_line(finding.title))
     parts = [f"**{finding.severity}** {title}"]
-    if finding.status == "stale":
-        parts.append("*The code was edited since this was found.*")
     if finding.detail.strip():
         parts.append(safe_markdown(finding.detail))
     parts.append(f"*{safe_markdown(_origin(finding))}*")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from outpost_lsp.lsp.front import FrontDoor
+from outpost_lsp.lsp.log import start_log
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.network import Door
@@ -49,9 +50,9 @@ class ServeOptions:
 
 def run_server(options: ServeOptions) -> NoReturn:
     """Serve one client, then end the process: with 0 after `shutdown` and `exit`, with 1 otherwise."""
-    _start_log(options)
     loop = asyncio.new_event_loop()
     try:
+        start_log(options.log_level, options.log_file)
         status = loop.run_until_complete(_serve(options))
     except OSError as error:
         logger.error("the server could not start: %s", error)  # noqa: TRY400 - the sentence says it all
@@ -62,11 +63,6 @@ def run_server(options: ServeOptions) -> NoReturn:
 def _leave(status: int) -> NoReturn:
     """End at once: the interpreter would wait for worker threads, and nothing of ours is left to be done."""
     logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
     os._exit(status)
 
 
@@ -129,18 +125,3 @@ def door(options: ServeOptions) -> Door:
         token = secrets.token_urlsafe(24)
         print(f"token: {token}", file=sys.stderr, flush=True)  # noqa: T201 - told to the starter once, never logged
     return Door(host, port, token)
-
-
-def _start_log(options: ServeOptions) -> None:
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if options.log_file is not None:
-        descriptor = os.open(options.log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        handlers.append(logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8")))
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        handlers=handlers,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for name in ("pygls", "httpx", "httpcore", "asyncio"):
-        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
-    logging.raiseExceptions = False

@@ -50,6 +50,8 @@ class OutpostServer(LanguageServer):
         self.folders: dict[Path, str] = {}
         self._ended = ended
         self._when_initialized = when_initialized
+        self._is_draining = False
+        self._may_go = False
         self._desk: asyncio.Task[Desk] | None = None
         self._register()
 
@@ -140,17 +142,28 @@ class OutpostServer(LanguageServer):
     def _begin(self, _: types.InitializedParams) -> None:
         self._open_desk().add_done_callback(_log_failure)
 
-    async def _shut_down(self, _: None) -> None:
+    def _shut_down(self, _: None) -> Awaitable[None]:
+        # At once, so that whatever comes behind it in the same breath is refused.
         self.protocol.stop_serving()
+        self._is_draining = True
+        return self._drain()
+
+    async def _drain(self) -> None:
         desk = self._if_open()
         if desk is not None:
             await desk.drain(_DRAIN_S)
+        self._is_draining = False
+        if self._may_go:
+            self._ended.set()
 
     def _set_trace(self, params: types.SetTraceParams) -> None:
         self.protocol.trace = params.value
 
     def _exit(self, _: None) -> None:
-        self._ended.set()
+        # Some clients do not wait for the answer to `shutdown`; it is sent all the same.
+        self._may_go = True
+        if not self._is_draining:
+            self._ended.set()
 
     async def close(self, deadline_s: float) -> None:
         """Cancel what runs and let go of everything, within the time given."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,6 +244,38 @@ async def test_input_from_a_file_is_served_to_its_end(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert output.count(b"Content-Length") == 1
     assert b'"serverInfo"' in output
+
+
+async def test_a_client_that_never_reads_the_log_is_served_all_the_same() -> None:
+    def message(method: str, **more: Any) -> bytes:
+        body = json.dumps({"jsonrpc": "2.0", "method": method, **more}).encode()
+        return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    source, unread = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "outpost_lsp", "serve", "--log-level", "debug",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=unread,
+    )  # fmt: skip
+    os.close(unread)
+    assert process.stdin is not None
+    process.stdin.write(message("initialize", id=1, params={"processId": None, "capabilities": {}}))
+    for number in range(3000):
+        process.stdin.write(message(f"textDocument/unknown{number}{'x' * 100}", params={}))
+    process.stdin.write(message("shutdown", id=2) + message("exit"))
+    async with asyncio.timeout(60):
+        output, _ = await process.communicate()
+    os.close(source)
+    assert process.returncode == 0
+    assert output.count(b"Content-Length") == 2
+
+
+async def test_the_log_goes_to_a_file_of_the_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    async with running_server("--log-file", str(file)) as server:
+        await server.initialize()
+        assert await server.shut_down() == 0
+    assert "serving" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def _faults(server: ServerProcess) -> int:
