@@ -40,6 +40,7 @@ REQUEST_FAILED: Final = -32803
 REQUEST_CANCELLED: Final = -32800
 
 MessageId = int | str
+_LAST_ANSWERS_S: Final = 0.2
 
 
 class RequestFault(JsonRpcException):
@@ -123,14 +124,18 @@ class OutpostProtocol(LanguageServerProtocol):
         """Refuse every further request: `shutdown` came."""
         self._shutdown = True
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """The client is gone: cancel what it asked for, and give up what was asked of it."""
-        for task in list(self._running.values()):
+        running = list(self._running.values())
+        for task in running:
             task.cancel()
         for answer in list(self._asked.values()):
             if not answer.done():
                 answer.set_exception(RequestFault(REQUEST_CANCELLED, "the client is gone"))
                 answer.exception()
+        if running:
+            # Should it still be there after all, it gets its answers.
+            await asyncio.wait(running, timeout=_LAST_ANSWERS_S)
 
     # Incoming
 

@@ -154,7 +154,8 @@ class OutpostServer(LanguageServer):
             await desk.drain(_DRAIN_S)
         self._is_draining = False
         if self._may_go:
-            self._ended.set()
+            # The answer is sent in the same turn of the loop, just behind.
+            asyncio.get_running_loop().call_soon(self._ended.set)
 
     def _set_trace(self, params: types.SetTraceParams) -> None:
         self.protocol.trace = params.value
@@ -167,7 +168,7 @@ class OutpostServer(LanguageServer):
 
     async def close(self, deadline_s: float) -> None:
         """Cancel what runs and let go of everything, within the time given."""
-        self.protocol.abandon()
+        await self.protocol.abandon()
         desk = self._if_open()
         if desk is not None:
             try:
