@@ -22,6 +22,7 @@ _FENCE: Final = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
 _BACKTICKS: Final = re.compile(r"`+")
 _LINK: Final = re.compile(r"\]\(\s*([^\s)]*)(\)?)")
 _TAG: Final = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
+_REFERENCE: Final = re.compile(r"(\\*)(&(?:#[0-9]+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);)")
 _IMAGE: Final = re.compile(r"(\\*)!\[")
 _BARE_ADDRESS: Final = re.compile(r"(?i)\b((?:http|ftp):)//|\b(www)\.|(?<=[\w.+-])(@)(?=[\w-]+\.)")
 
@@ -107,11 +108,20 @@ def _safe_piece(piece: str) -> str:
 
 
 def _safe_text(text: str) -> str:
+    text = _REFERENCE.sub(_without_hidden, text)
     text = _IMAGE.sub(lambda match: match.group() if len(match.group(1)) % 2 else f"{match.group(1)}\\!\\[", text)
     text = _LINK.sub(lambda match: match.group() if _may_link(*match.groups()) else "]\\(" + match.group()[2:], text)
     text = text.replace("]:", "]\\:")
     text = _TAG.sub(lambda match: match.group() if len(match.group(1)) % 2 else f"{match.group(1)}\\<", text)
     return _BARE_ADDRESS.sub(_disarmed, text)
+
+
+def _without_hidden(match: re.Match[str]) -> str:
+    """A character reference; escaped when a reader would turn it into what `visible` takes out."""
+    slashes, reference = match.groups()
+    if len(slashes) % 2 or not any(_is_hidden(char) for char in html.unescape(reference)):
+        return match.group()
+    return f"{slashes}\\{reference}"
 
 
 def _disarmed(match: re.Match[str]) -> str:

@@ -140,3 +140,11 @@ def test_SEC_19_outside_code_no_tag_or_command_link_is_left(text):
         if "`" not in line:
             assert re.search(r"(?<!\\)(?:\\\\)*<[A-Za-z/!?]", line) is None or "~" in prose
             assert "](command:" not in line or "~" in prose
+
+
+def test_a_character_reference_does_not_bring_back_what_was_hidden() -> None:
+    for hidden in ("&#x202e;", "&#8238;", "&rlm;", "&#xE0041;"):
+        shown = safe_markdown(f"a {hidden} b")
+        assert shown == f"a \\{hidden} b"
+        assert safe_markdown(shown) == shown
+    assert safe_markdown("`&rlm;` a && b & c") == "`&rlm;` a && b & c"
