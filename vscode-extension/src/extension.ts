@@ -2,6 +2,7 @@
 
 import { commands, Uri, window, workspace, type ExtensionContext } from "vscode";
 
+import { AutomaticReviews } from "./automatic";
 import { ChangeDocuments, CHANGE_SCHEME } from "./changes/documents";
 import { changeCommands } from "./commands/changes";
 import { register, type Context } from "./commands/context";
@@ -14,6 +15,7 @@ import { FindingStore } from "./findings/store";
 import { FindingsTree } from "./findings/tree";
 import { Messages } from "./messages";
 import { News } from "./news";
+import { watchOccasions } from "./occasions";
 import { Questions } from "./permissions";
 import { RunStore } from "./runs/store";
 import { RunsTree } from "./runs/tree";
@@ -83,8 +85,17 @@ export function activate(extension: ExtensionContext): void {
     withPreview: edits.withPreview.bind(edits),
     collectingEdits: edits.collecting.bind(edits),
   };
+  const automatic = new AutomaticReviews(async (params) => {
+    const run = mine.isRunning ? await starter.start("outpost.review", params, true) : undefined;
+    if (run !== undefined) {
+      messages.keepQuietAbout(run.id);
+      await runs.ended(run.id);
+    }
+  });
   extension.subscriptions.push(
     log,
+    automatic,
+    ...watchOccasions(automatic),
     status,
     messages,
     runs,

@@ -20,6 +20,7 @@ const PATIENCE_MS = 300;
 
 export class Messages {
   private waiting: { params: MessageParams; timer: NodeJS.Timeout } | undefined;
+  private readonly quiet = new Set<string>();
 
   constructor(
     private readonly show: Show,
@@ -34,9 +35,20 @@ export class Messages {
     this.waiting = { params, timer };
   }
 
+  /** Say nothing of this run's end when there is nothing to look at: nobody asked for it. */
+  keepQuietAbout(runId: string): void {
+    this.quiet.add(runId);
+  }
+
   /** A run changed; when it ended and the waiting message is about it, the message gets its buttons. */
   runChanged(run: Run): void {
-    if (this.waiting !== undefined && !isLive(run)) {
+    if (isLive(run)) {
+      return;
+    }
+    const isQuiet = this.quiet.delete(run.id) && run.status === "succeeded" && run.findings === 0;
+    if (isQuiet) {
+      this.dispose();
+    } else {
       this.flush(choicesFor(run));
     }
   }

@@ -14,6 +14,8 @@ export const OWN_SETTINGS = [
   "serverArguments",
   "interpreter",
   "progress",
+  "reviewOnSave",
+  "reviewOnCommit",
   "findings.group",
   "trace.server",
 ] as const;
@@ -30,8 +32,8 @@ interface Manifest {
   };
 }
 
-export function own<T>(name: OwnSetting, fallback: T): T {
-  return workspace.getConfiguration(SECTION).get<T>(name) ?? fallback;
+export function own<T>(name: OwnSetting, fallback: T, scope?: ConfigurationScope): T {
+  return workspace.getConfiguration(SECTION, scope ?? null).get<T>(name) ?? fallback;
 }
 
 /** Show settings to the person, where those of the machine are: on a remote one they have a tab of their own. */

@@ -42,8 +42,12 @@ export class Starter {
   /** `connection` answers the server to ask now, after whatever it takes to have one. */
   constructor(private readonly connection: () => Promise<ProgressSource | undefined>) {}
 
-  /** Start a run; `undefined` when it did not begin, which the person was told. */
-  async start<C extends StartCommand>(command: C, params: Commands[C]["params"]): Promise<Run | undefined> {
+  /** Start a run; `undefined` when it did not begin, which the person was told. `isQuiet`: progress in the status bar. */
+  async start<C extends StartCommand>(
+    command: C,
+    params: Commands[C]["params"],
+    isQuiet = false,
+  ): Promise<Run | undefined> {
     const token = randomUUID();
     let progress: { dispose(): void } | undefined;
     try {
@@ -51,7 +55,7 @@ export class Starter {
       if (source === undefined) {
         return undefined;
       }
-      progress = this.show(source, token);
+      progress = this.show(source, token, isQuiet);
       const { run } = (await source.request(command, params, { workDoneToken: token })) as { run: Run };
       return run;
     } catch (error) {
@@ -70,7 +74,7 @@ export class Starter {
     }
   }
 
-  private show(source: ProgressSource, token: string): { dispose(): void } {
+  private show(source: ProgressSource, token: string, isQuiet: boolean): { dispose(): void } {
     let end: () => void = () => undefined;
     let report: (message: string) => void = () => undefined;
     const listening = source.onProgress(token, (value) => {
@@ -78,10 +82,8 @@ export class Starter {
         const done = new Promise<void>((resolve) => {
           end = resolve;
         });
-        const location =
-          own<"notification" | "statusBar">("progress", "notification") === "notification"
-            ? ProgressLocation.Notification
-            : ProgressLocation.Window;
+        const isWanted = !isQuiet && own<"notification" | "statusBar">("progress", "notification") === "notification";
+        const location = isWanted ? ProgressLocation.Notification : ProgressLocation.Window;
         void window.withProgress({ location, title: value.title, cancellable: true }, (progress, cancelled) => {
           report = (message) => {
             progress.report({ message });

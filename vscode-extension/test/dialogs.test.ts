@@ -55,6 +55,20 @@ test("another message is shown without buttons, in its order", () => {
   ]);
 });
 
+test("a run that nobody asked for is not told when there is nothing to look at", () => {
+  const it = messages();
+  const quiet = { ...ended, findings: 0 };
+  for (const run of [quiet, ended, { ...quiet, status: "failed" as const }]) {
+    it.messages.keepQuietAbout(run.id);
+    it.messages.take({ type: 3, message: `Outpost: ${run.status}, ${String(run.findings)}` });
+    it.messages.runChanged(run);
+  }
+  assert.deepEqual(
+    it.shown.map(([, text]) => text),
+    ["Outpost: succeeded, 1", "Outpost: failed, 0"],
+  );
+});
+
 test("every end of a run leads on", () => {
   const choices = (more: Partial<Run>): string[] =>
     choicesFor({ ...ended, findings: 0, disposition: "none", ...more }).map(({ title }) => title);
@@ -173,6 +187,13 @@ test("a run's progress is a notification that cancels, until its end", async () 
   await settled();
   assert.ok(shown.isDone);
   assert.ok(!source.isListening);
+});
+
+test("the progress of a run that nobody asked for is in the status bar", async () => {
+  const source = new Source(() => Promise.resolve({ run: ended }));
+  await new Starter(() => Promise.resolve(source)).start("outpost.review", {}, true);
+  source.listener({ kind: "begin", title: "Outpost: Review" });
+  assert.equal((stage.progress[0]?.options as { location: number }).location, 10);
 });
 
 test("a run that is refused is told once, in the server's words, and nothing is left of its progress", async () => {

@@ -83,6 +83,19 @@ test("the end of a run ends its agent's work", () => {
   assert.deepEqual(agents("live"), [[live.agent, "failed", ""]]);
 });
 
+test("one can wait for the end of a run", async () => {
+  begin();
+  let isOver = false;
+  const waiting = store.ended("live").then(() => (isOver = true));
+  begin({ ...live, status: "running" });
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(isOver, false);
+  begin({ ...live, status: "succeeded" });
+  await waiting;
+  await store.ended("live");
+  await store.ended("nobody");
+});
+
 test("news of a run that is not known are left out", () => {
   news.emit("$/outpost/usage", notification("$/outpost/usage"));
   news.emit("$/outpost/event", notification("$/outpost/event"));

@@ -190,7 +190,7 @@ step("delegation is shown live, with the models that were chosen and why", async
 
 step("the timeline tells steps, routes and tokens of each agent", async () => {
   await window.act("Runs", "Have the shop reviewed.", "Show Timeline");
-  const frame = window.page.frameLocator("iframe.webview").frameLocator("iframe");
+  const frame = window.timeline();
   await frame.locator("article.step", { hasText: "reviewer, step 2" }).first().waitFor({ state: "visible" });
   await frame.locator(".badge.fallback", { hasText: "large-1" }).first().waitFor({ state: "visible" });
   assert.match(await frame.locator("#usage").innerText(), /reviewer/u);
@@ -235,14 +235,23 @@ step("changes are shown, applied in part, then all of them, and saved", async ()
   );
 });
 
-step("a running agent is steered", async () => {
+step("a running agent is steered, and its timeline goes along", async () => {
   await window.command("Notifications: Clear All Notifications");
+  const before = (await service.state()).requests;
   await dispatch("writer", "Please take your time.");
   await window.status("1 running");
-  await until("the service was asked", async () => (await service.state()).openConnections > 0);
-  await window.act("Runs", "Please take your time.", "Steer");
+  await until("the service was asked", async () => (await service.state()).requests > before);
+  await window.act("Runs", "Please take your time.", "Show Timeline");
+  const timeline = window.timeline();
+  await timeline.locator("article.step", { hasText: "writer, step 1" }).waitFor({ state: "visible" });
+  await timeline.getByRole("button", { name: "Steer…" }).click();
   await window.answer("use the word done");
+  await timeline.locator("article.step", { hasText: "writer, step 2" }).waitFor({ state: "visible" });
+  await timeline.locator("#answer", { hasText: "Done, as you wished." }).waitFor({ state: "visible" });
   await window.notification("Please take your time.: done");
+  assert.match(await timeline.locator("#steps").innerText(), /instruction injected: use the word done/u);
+  await window.picture("steered");
+  await window.command("View: Close Editor");
 });
 
 step("a run is cancelled from its progress notification", async () => {
@@ -257,17 +266,24 @@ step("a run is cancelled from its progress notification", async () => {
 
 step("a server that is killed comes back, and its run can be continued", async () => {
   await window.command("Notifications: Clear All Notifications");
+  const before = (await service.state()).requests;
   await dispatch("writer", "Once more, wait for me.");
   await window.status("1 running");
-  await until("the service was asked", async () => (await service.state()).openConnections > 0);
+  await until("the service was asked", async () => (await service.state()).requests > before);
   const [, pid] = editor.log().match(/runs as process (\d+)(?![\s\S]*runs as process)/u);
   process.kill(Number(pid), "SIGKILL");
   await window.status("Outpost: idle");
   await window.row("Runs", "interrupted");
   await window.picture("interrupted");
+  await window.command("Outpost: Continue…");
+  await window.pick("Once more, wait for me.");
+  await window.answer("Go on, and use the word done.");
+  await window.notification("Go on, and use the word done.: done");
 });
 
-step("the server goes with its window, and no key was written anywhere", async () => {
+step("the server and its runs go with the window, and no key was written anywhere", async () => {
+  await dispatch("writer", "To the end, wait for me.");
+  await window.status("1 running");
   const pids = [...editor.log().matchAll(/runs as process (\d+)/gu)].map(([, pid]) => Number(pid));
   assert.ok(pids.length > 1);
   assert.ok(!editor.log().includes(KEY));

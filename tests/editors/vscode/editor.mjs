@@ -76,8 +76,8 @@ export function writeFiles(folder, files) {
 
 /** The editor's server. `stop` ends it with all that it started. */
 export class Editor {
-  /** `settings` are the user's; `trust`: whether the editor asks for trust; `environment`: more variables. */
-  static async start({ settings = {}, trust = false, environment = {} } = {}) {
+  /** `settings` are the user's; `trust`: whether the editor asks for trust; `environment`: more variables; `vsix`: the package. */
+  static async start({ settings = {}, trust = false, environment = {}, vsix = OUTPOST_VSIX } = {}) {
     const home = mkdtempSync(join(tmpdir(), "outpost-vscode-"));
     const editor = new Editor(home, await freePort(), trust);
     for (const name of ["User", "Machine"]) {
@@ -96,7 +96,7 @@ export class Editor {
       OUTPOST_CONFIG: join(home, "outpost.toml"),
       ...environment,
     };
-    execFileSync(process.execPath, [ENTRY, ...editor.common, "--install-extension", OUTPOST_VSIX], {
+    execFileSync(process.execPath, [ENTRY, ...editor.common, "--install-extension", vsix], {
       env: editor.environment,
       stdio: "pipe",
     });
@@ -186,8 +186,11 @@ export class Editor {
     const page = await context.newPage();
     const window = new Window(this, page, folder);
     page.on("pageerror", (error) => window.errors.push(String(error)));
-    await page.goto(window.address(file));
+    await page.goto(window.address);
     await page.waitForSelector(".monaco-workbench", { timeout: PATIENCE_MS });
+    if (file !== undefined) {
+      await window.openFile(file);
+    }
     return window;
   }
 
@@ -232,12 +235,19 @@ export class Window {
     this.errors = [];
   }
 
-  address(file) {
-    const payload =
-      file === undefined
-        ? ""
-        : `&payload=${encodeURIComponent(JSON.stringify([["openFile", `vscode-remote://127.0.0.1:${this.editor.port}${join(this.folder, file)}`]]))}`;
-    return `${this.editor.url}/?folder=${encodeURIComponent(this.folder)}${payload}`;
+  get address() {
+    const kind = this.folder.endsWith(".code-workspace") ? "workspace" : "folder";
+    return `${this.editor.url}/?${kind}=${encodeURIComponent(this.folder)}`;
+  }
+
+  async openFile(file) {
+    await this.page.keyboard.press("Control+P");
+    const input = this.page.locator(".quick-input-widget input.input");
+    await input.waitFor({ state: "visible" });
+    await input.fill(file);
+    await this.see(".quick-input-list .monaco-list-row", file.split("/").at(-1));
+    await this.page.keyboard.press("Enter");
+    await this.see(".tab", file.split("/").at(-1));
   }
 
   /** The first element that a selector and a text find, once it is to be seen. */
@@ -250,6 +260,11 @@ export class Window {
   async gone(selector, text) {
     const found = text === undefined ? this.page.locator(selector) : this.page.locator(selector, { hasText: text });
     await until(`${selector} ${text ?? ""} is gone`, async () => (await found.count()) === 0);
+  }
+
+  /** The page of a timeline that is open. */
+  timeline() {
+    return this.page.frameLocator("iframe.webview").frameLocator("iframe");
   }
 
   status(text) {
@@ -287,6 +302,22 @@ export class Window {
     return this.see(`.pane:has(.pane-header[aria-label^="${view}"]) .monaco-list-row`, text);
   }
 
+  /** Open a row that has others below it. */
+  async expand(view, text) {
+    await until(`${text} is open`, async () => {
+      const row = await this.row(view, text);
+      if ((await row.getAttribute("aria-expanded")) === "true") {
+        return true;
+      }
+      // The row may be drawn anew just now, which loses the click.
+      await row
+        .locator(".monaco-tl-twistie")
+        .click({ timeout: 1000 })
+        .catch(() => undefined);
+      return false;
+    });
+  }
+
   rows(view) {
     return this.page.locator(`.pane:has(.pane-header[aria-label^="${view}"]) .monaco-list-row`).allInnerTexts();
   }
@@ -320,6 +351,12 @@ export class Window {
 
   async picture(name) {
     await this.page.screenshot({ animations: "disabled", path: join(OUTPOST_PICTURES, `vscode-${name}.png`) });
+  }
+
+  /** Load the window again as the editor does it, with its state kept. */
+  async reload() {
+    await Promise.all([this.page.waitForEvent("load"), this.command("Developer: Reload Window")]);
+    await this.page.waitForSelector(".monaco-workbench", { timeout: PATIENCE_MS });
   }
 
   async close() {

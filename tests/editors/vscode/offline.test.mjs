@@ -98,8 +98,7 @@ step("a suggestion is applied to the text, and its finding goes", async () => {
 step("a dismissed finding is remembered with its reason, and can be restored", async () => {
   await window.act("Findings", MUTABLE, "Dismiss");
   await window.answer("the list is wanted");
-  const group = await window.row("Findings", "Dismissed");
-  await group.click();
+  await window.expand("Findings", "Dismissed");
   const row = await window.row("Findings", "the list is wanted");
   await window.picture("dismissed");
   await row.hover();
@@ -110,17 +109,57 @@ step("a dismissed finding is remembered with its reason, and can be restored", a
 
 step("the timeline of the run can be read", async () => {
   await window.act("Runs", "Review of the uncommitted changes", "Show Timeline");
-  const frame = window.page.frameLocator("iframe.webview").frameLocator("iframe");
+  const frame = window.timeline();
   await frame.locator("article.step").first().waitFor({ state: "visible", timeout: 30_000 });
   assert.match(await frame.locator("#facts").innerText(), /reviewer · /u);
   await window.picture("timeline");
 });
 
-step("findings are still there after the window was loaded again", async () => {
-  await window.page.reload();
-  await window.page.waitForSelector(".monaco-workbench");
+step("everything is still there after the window was loaded again, also in high contrast", async () => {
+  editor.configure({ "workbench.colorTheme": "Default High Contrast" });
+  await window.reload();
+  await window.page.waitForSelector(".monaco-workbench.hc-black");
   await window.status("Outpost: idle");
+  const timeline = window.timeline();
+  await timeline.locator("article.step").first().waitFor({ state: "visible" });
+  const color = await timeline.locator("body").evaluate((body) => getComputedStyle(body).backgroundColor);
+  assert.equal(color, "rgb(0, 0, 0)");
   await window.command("View: Show Outpost");
   await window.row("Findings", MUTABLE);
   await window.row("Runs", "Review of the uncommitted changes");
+  await window.picture("high-contrast");
+});
+
+step("a code action and a code lens lead to the same", async () => {
+  await window.command("View: Close All Editors");
+  await (await window.row("Findings", UNDEFINED)).click();
+  await window.see(".view-lines", "price of");
+  await window.page.keyboard.press("Control+Home");
+  await window.see(".codelens-decoration", "findings");
+  await (await window.row("Findings", UNDEFINED)).click();
+  await window.command("Quick Fix...");
+  await window.see(".action-widget", "Fix with an agent");
+  await window.picture("quick-fix");
+  await window.page.keyboard.press("ArrowDown");
+  await window.see(".action-widget .monaco-list-row.focused", "Dismiss: ");
+  await window.page.keyboard.press("Enter");
+  await window.answer("a word of the trade");
+  await window.row("Findings", "Dismissed");
+});
+
+step("review on save begins a moment after the last save, and says nothing of its progress", async () => {
+  editor.configure({ "outpost.reviewOnSave": true });
+  await window.reload();
+  await window.status("Outpost: idle");
+  await window.row("Runs", "Review of the uncommitted changes");
+  const reviews = async () =>
+    (await window.rows("Runs")).filter((row) => row.includes("Review of the uncommitted changes"));
+  assert.equal((await reviews()).length, 1);
+  await window.see(".view-lines");
+  await window.page.locator(".view-lines").first().click();
+  await window.page.keyboard.press("Control+End");
+  await window.page.keyboard.type("\n\nlast = misspelt\n");
+  await window.command("File: Save All");
+  await window.row("Findings", "`misspelt` is not defined");
+  assert.equal((await reviews()).length, 2);
 });

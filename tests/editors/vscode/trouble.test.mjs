@@ -89,7 +89,7 @@ describe("the server", () => {
     editor.configure({
       "outpost.providers": { service: { kind: "openai", baseUrl: "http://127.0.0.1:9/v1", apiKey: key } },
     });
-    await window.page.reload();
+    await window.reload();
     await window.press("the settings hold a key in clear (service)", "Move to Secret Storage");
     await window.notification("1 key moved");
     const written = readFileSync(editor.settingsFile, "utf8");
@@ -112,6 +112,21 @@ describe("the server", () => {
     for (const one of [other, window]) {
       await one.notification("Review of the uncommitted changes: 2 findings");
     }
+    await other.close();
+  });
+
+  step("with several folders the person is asked which, and each finding is of its own", async () => {
+    const second = makeRepository(join(folder, "second"), { "b.py": "def g():\n    return 1\n" });
+    writeFiles(second, { "b.py": "def g():\n    return missing\n" });
+    const file = join(folder, "both.code-workspace");
+    writeFileSync(file, JSON.stringify({ folders: [{ path: repository }, { path: second }] }));
+    const other = await editor.open(file);
+    await other.status("Outpost: idle");
+    await other.command("View: Show Outpost");
+    await other.command("Outpost: Review Uncommitted Work");
+    await other.pick("second");
+    await other.notification("1 finding");
+    await other.row("Findings", "`missing` is not defined");
     await other.close();
   });
 

@@ -159,6 +159,21 @@ export class RunStore {
     }
   }
 
+  /** Wait until a run has ended, or is not known any more. */
+  ended(id: string): Promise<void> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        const run = this.entries.get(id)?.run;
+        if (run === undefined || !isLive(run)) {
+          subscription.dispose();
+          resolve();
+        }
+      };
+      const subscription = this.emitter.on(look);
+      look();
+    });
+  }
+
   get(id: string): Entry | undefined {
     return this.entries.get(id);
   }

@@ -199,13 +199,17 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
     );
     item.id = `run:${run.id}`;
     item.description = runFacts(run, this.now()).join(" · ");
-    const [icon, color] = STATUS_ICONS[run.status];
-    item.iconPath = color === undefined ? new ThemeIcon(icon) : new ThemeIcon(icon, new ThemeColor(color));
+    item.iconPath = statusIcon(run.status);
     item.tooltip = runTooltip(run, this.now());
     item.contextValue = contextOf(run);
     item.accessibilityInformation = { label: `${run.title}, ${text.status(run)}` };
     return item;
   }
+}
+
+function statusIcon(status: RunStatus): ThemeIcon {
+  const [icon, color] = STATUS_ICONS[status];
+  return color === undefined ? new ThemeIcon(icon) : new ThemeIcon(icon, new ThemeColor(color));
 }
 
 export function agentUri(runId: string, agentId: string | undefined): Uri {
@@ -274,7 +278,7 @@ function agentItem(run: Run, agent: Agent, hasChildren: boolean): TreeItem {
   item.iconPath = works
     ? new ThemeIcon("loading~spin")
     : agent.status === "failed"
-      ? new ThemeIcon("error", new ThemeColor("testing.iconFailed"))
+      ? statusIcon(isLive(run) || run.status === "succeeded" ? "failed" : run.status)
       : new ThemeIcon("hubot");
   item.description = agentFacts(agent, works).join(" · ");
   item.tooltip = agentTooltip(agent);

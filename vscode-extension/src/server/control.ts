@@ -134,7 +134,7 @@ export class Server implements Session {
 
   private async tellFailure(reason: string): Promise<void> {
     const answer = await window.showErrorMessage(
-      `Outpost: the server ended several times in a row and is not started again. ${reason}`,
+      `Outpost: the server ended several times in a row and is not started again: ${reason}`,
       "Restart",
       "Show Output",
     );

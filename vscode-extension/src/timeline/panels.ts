@@ -65,7 +65,8 @@ export class Timelines {
   }
 
   private async fill(panel: WebviewPanel, runId: string): Promise<void> {
-    panel.iconPath = Uri.joinPath(this.extension, "media", "outpost.svg");
+    const icon = (theme: string): Uri => Uri.joinPath(this.extension, "media", `outpost-${theme}.svg`);
+    panel.iconPath = { light: icon("light"), dark: icon("dark") };
     const timeline = new Timeline(panel, runId, this.session, this.news);
     this.open.set(runId, timeline);
     panel.onDidDispose(() => {

@@ -186,6 +186,11 @@ interface Options {
   readonly canPickMany?: boolean;
 }
 
+/** Save a document, as a person does. */
+export function save(uri: Uri): void {
+  saved.fire({ uri });
+}
+
 /** What happened, and what is to happen. */
 export const stage = {
   dialogs: [] as Dialog[],
@@ -300,6 +305,7 @@ export const window = {
   registerWebviewPanelSerializer: () => new Disposable(() => undefined),
 };
 
+const saved = new EventEmitter<{ uri: Uri }>();
 const configured = new EventEmitter<{ affectsConfiguration(name: string): boolean }>();
 
 export const workspace = {
@@ -320,6 +326,8 @@ export const workspace = {
     stage.applied.push(edit);
     return Promise.resolve(true);
   },
+  getWorkspaceFolder: () => workspace.workspaceFolders?.[0],
+  onDidSaveTextDocument: saved.event,
   openTextDocument: (what: unknown) => Promise.resolve(what),
   registerTextDocumentContentProvider: () => new Disposable(() => undefined),
   onDidChangeConfiguration: configured.event,
