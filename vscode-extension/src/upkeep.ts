@@ -70,6 +70,7 @@ export class Upkeep {
       server.onState((state) => {
         status.serverIs(state);
         void commands.executeCommand("setContext", "outpost.server", state.kind);
+        void commands.executeCommand("setContext", "outpost.isRunning", state.kind === "running");
         if (state.kind === "running") {
           this.readAll();
         } else if (state.kind !== "starting") {

@@ -147,6 +147,7 @@ async function dispatch(agent, brief) {
 step("a missing key is asked for, kept in the secret storage and given to the server", async () => {
   await window.status("Outpost: idle");
   await window.command("View: Show Outpost");
+  await window.widen(520);
   await window.command("Outpost: Coordinate…");
   await window.answer("Have the shop reviewed.");
   await window.press("no key for the provider local", "Set API Key");

@@ -344,6 +344,17 @@ export class Window {
     await this.page.locator(".monaco-dialog-box").getByRole("button", { name: button, exact: true }).click();
   }
 
+  /** Give the side bar more room, as a person does with the mouse. */
+  async widen(width) {
+    const { mouse } = this.page;
+    const bar = await (await this.see(".part.sidebar")).boundingBox();
+    await mouse.move(bar.x + bar.width, bar.y + bar.height / 2);
+    await mouse.down();
+    await mouse.move(bar.x + width, bar.y + bar.height / 2, { steps: 4 });
+    await mouse.up();
+    await mouse.move(bar.x + width + 200, bar.y + bar.height / 2);
+  }
+
   async editorText() {
     const lines = await this.page.locator(".editor-instance .view-lines .view-line").allInnerTexts();
     return lines.join("\n").replace(/\u00a0/gu, " ");

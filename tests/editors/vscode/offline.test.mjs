@@ -72,6 +72,7 @@ step("a review puts findings into the view and the Problems panel", async () => 
   await window.command("Outpost: Review Uncommitted Work");
   await window.notification("Review of the uncommitted changes: 3 findings");
   await window.command("View: Show Outpost");
+  await window.widen(520);
   for (const title of [IDENTITY, MUTABLE, UNDEFINED]) {
     await window.row("Findings", title);
   }

@@ -61,6 +61,10 @@ export class Server implements Session {
 
   /** The person asked for the server: install it if need be. */
   async setUp(): Promise<void> {
+    if (this.life.connection !== undefined) {
+      void window.showInformationMessage(`Outpost: the server runs, version ${this.life.connection.version}.`);
+      return;
+    }
     const found = await this.launch();
     if (!isLaunch(found) && found.isSetting) {
       const answer = await window.showErrorMessage(`Outpost: ${found.message}`, "Open Settings");
