@@ -6,9 +6,7 @@ never imports the language server.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,8 +57,8 @@ if TYPE_CHECKING:
     from outpost_lsp.models.anthropic import AnthropicModelProvider
     from outpost_lsp.models.openai import OpenAIModelProvider
     from outpost_lsp.models.scripted import ScriptedModelProvider
-    from outpost_lsp.review.offline import OfflineModelProvider
-    from outpost_lsp.review.review import review
+    from outpost_lsp.reviews.offline import OfflineModelProvider
+    from outpost_lsp.reviews.review import review
     from outpost_lsp.storage.journal import read_journal
     from outpost_lsp.storage.layout import Layout
     from outpost_lsp.tools.edit import edit_tools
@@ -117,8 +115,8 @@ _HOMES = {
     "models.anthropic": ("AnthropicModelProvider",),
     "models.openai": ("OpenAIModelProvider",),
     "models.scripted": ("ScriptedModelProvider",),
-    "review.offline": ("OfflineModelProvider",),
-    "review.review": ("review",),
+    "reviews.offline": ("OfflineModelProvider",),
+    "reviews.review": ("review",),
     "storage.journal": ("read_journal",),
     "storage.layout": ("Layout",),
     "tools.edit": ("edit_tools",),
@@ -250,14 +248,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Library(ModuleType):
-    """This package as an object: the function `review` stays what it is when the package of its name is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME_OF and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Library

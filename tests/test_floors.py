@@ -22,7 +22,7 @@ FLOORS = {
     "harness": 3,
     "workspaces": 4,
     "dispatches": 4,
-    "review": 4,
+    "reviews": 4,
     "config": 5,
     "service": 5,
     "protocol": 6,
@@ -31,7 +31,7 @@ FLOORS = {
 }
 """The faces stand above the wire records they share."""
 
-NEIGHBOURS = {("domain", "errors"), ("dispatches", "workspaces"), ("review", "dispatches"), ("service", "config")}
+NEIGHBOURS = {("domain", "errors"), ("dispatches", "workspaces"), ("reviews", "dispatches"), ("service", "config")}
 
 OWNERS = {
     "httpx": ("models", "decisions"),

@@ -24,7 +24,7 @@ def test_importing_the_library_loads_neither_the_server_nor_a_client_of_services
 @pytest.mark.parametrize(
     "first",
     [
-        "import outpost_lsp.review.scope",
+        "import outpost_lsp.reviews.scope",
         "from outpost_lsp import OfflineModelProvider",
         "[getattr(outpost_lsp, name) for name in sorted(outpost_lsp.__all__)]",
         "pass",

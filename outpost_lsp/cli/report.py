@@ -84,7 +84,7 @@ def write_report(
             text = json.dumps(_json(run, ordered, files, top), ensure_ascii=False, indent=2) + "\n"
         case "sarif":
             # Written for programs, so it is loaded for them alone.
-            from outpost_lsp.review.sarif import sarif_log
+            from outpost_lsp.reviews.sarif import sarif_log
 
             log = sarif_log(run, findings, version=__version__)
             text = json.dumps(log, ensure_ascii=False, indent=2) + "\n"

@@ -38,7 +38,7 @@ from outpost_lsp.harness.routing import ModelRouting, focused_state
 from outpost_lsp.harness.subagent import Subagent
 from outpost_lsp.harness.watchdog import Intervention, Watchdog
 from outpost_lsp.models.offline import MODEL_NAME
-from outpost_lsp.review.instructions import SHIPPED_AGENTS
+from outpost_lsp.reviews.instructions import SHIPPED_AGENTS
 from outpost_lsp.tools.edit import edit_tools
 from outpost_lsp.tools.files import file_tools
 from outpost_lsp.tools.findings import FindingScope, finding_tools

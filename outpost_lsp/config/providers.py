@@ -18,7 +18,7 @@ from outpost_lsp.domain.model import Closable, ModelProvider
 from outpost_lsp.errors import configuration
 from outpost_lsp.models.anthropic import AnthropicModelProvider
 from outpost_lsp.models.openai import OpenAIModelProvider
-from outpost_lsp.review.offline import OfflineModelProvider
+from outpost_lsp.reviews.offline import OfflineModelProvider
 
 
 class Services:

@@ -33,7 +33,7 @@ from outpost_lsp.config.services import (
     ProviderSettings,
     RoutingSettings,
 )
-from outpost_lsp.review.instructions import SHIPPED_AGENTS
+from outpost_lsp.reviews.instructions import SHIPPED_AGENTS
 
 
 class HttpSettings(Section):

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Dismissal, Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.review.tracking import TrackedFinding, edit_between, follow, place
+from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place
 from outpost_lsp.storage.dismissed import DismissedFinding, parsed_time
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.shared_dismissals import read_shared_dismissals, update_shared_dismissals

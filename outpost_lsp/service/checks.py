@@ -18,7 +18,7 @@ import anyio
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import SourceText
-from outpost_lsp.review.rules import RuleAnalyser
+from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.storage.identifiers import new_run_id
 from outpost_lsp.worktrees.git import OLDEST_GIT, git_version

@@ -18,8 +18,8 @@ from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope, Run
 from outpost_lsp.errors import configuration
-from outpost_lsp.review.brief import scope_title
-from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
+from outpost_lsp.reviews.brief import scope_title
+from outpost_lsp.reviews.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
 from outpost_lsp.service.carrying import Assignment, carry, sandbox_provider
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.worktrees.changes import file_at

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText, brought_by_change, changed_lines
-from outpost_lsp.review.rules import RuleAnalyser
-from outpost_lsp.review.rules.python_compare import lost_by_change
+from outpost_lsp.reviews.rules import RuleAnalyser
+from outpost_lsp.reviews.rules.python_compare import lost_by_change
 from tests.benchmarks.offline_slips import PYTHON
 
 _TRIED = 150

@@ -21,8 +21,8 @@ from outpost_lsp.harness.agent import DEFAULT, Agent
 from outpost_lsp.harness.routing import focused_state
 from outpost_lsp.harness.subagent import Subagent
 from outpost_lsp.harness.watchdog import Intervention
-from outpost_lsp.review.instructions import SHIPPED_AGENTS
-from outpost_lsp.review.offline import OfflineModelProvider
+from outpost_lsp.reviews.instructions import SHIPPED_AGENTS
+from outpost_lsp.reviews.offline import OfflineModelProvider
 from outpost_lsp.tools.findings import FindingScope
 from tests.support.model_server import ModelServer
 

@@ -241,13 +241,10 @@ export class Window {
   }
 
   async openFile(file) {
-    await this.page.keyboard.press("Control+P");
-    const input = this.page.locator(".quick-input-widget input.input");
-    await input.waitFor({ state: "visible" });
-    await input.fill(file);
-    await this.see(".quick-input-list .monaco-list-row", file.split("/").at(-1));
+    const name = file.split("/").at(-1);
+    await this.type("Control+P", file, this.page.locator(".quick-input-list .monaco-list-row", { hasText: name }));
     await this.page.keyboard.press("Enter");
-    await this.see(".tab", file.split("/").at(-1));
+    await this.see(".tab", name);
   }
 
   /** The first element that a selector and a text find, once it is to be seen. */
@@ -273,14 +270,25 @@ export class Window {
 
   /** Run a command by its title in the palette. */
   async command(title) {
-    const { page } = this;
-    await page.keyboard.press("F1");
-    const input = page.locator(".quick-input-widget input.input");
-    await input.waitFor({ state: "visible" });
-    await input.fill(`>${title}`);
-    const row = page.locator(".quick-input-list .monaco-list-row", { hasText: title });
-    await row.first().waitFor({ state: "visible", timeout: PATIENCE_MS });
-    await page.keyboard.press("Enter");
+    const row = this.page.locator(".quick-input-list .monaco-list-row", { hasText: title });
+    await this.type("F1", `>${title}`, row);
+    await this.page.keyboard.press("Enter");
+  }
+
+  /** Type into the box that a key opens until a row is there. Whatever takes the focus meanwhile closes the box. */
+  async type(key, text, row) {
+    const input = this.page.locator(".quick-input-widget input.input");
+    await until(`a row for ${text}`, async () => {
+      try {
+        await this.page.keyboard.press(key);
+        await input.fill(text, { timeout: 2000 });
+        await row.first().waitFor({ state: "visible", timeout: 10_000 });
+        return true;
+      } catch {
+        await this.page.keyboard.press("Escape");
+        return false;
+      }
+    });
   }
 
   /** Pick an entry of the list that is open. */

@@ -16,9 +16,9 @@ from outpost_lsp.domain.model import ModelProvider, ModelSpec
 from outpost_lsp.domain.run import ReviewScope, ScopeKind
 from outpost_lsp.errors import configuration
 from outpost_lsp.harness.agent import Agent, Harness
-from outpost_lsp.review.instructions import SHIPPED_AGENTS
-from outpost_lsp.review.offline import OfflineModelProvider
-from outpost_lsp.review.scope import ReviewSettings, prepare_review
+from outpost_lsp.reviews.instructions import SHIPPED_AGENTS
+from outpost_lsp.reviews.offline import OfflineModelProvider
+from outpost_lsp.reviews.scope import ReviewSettings, prepare_review
 from outpost_lsp.storage.identifiers import new_run_id
 from outpost_lsp.storage.layout import Layout
 from outpost_lsp.tools.files import file_tools

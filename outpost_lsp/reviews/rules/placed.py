@@ -12,7 +12,7 @@ from typing import Final
 
 from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.models.rule_based.analysis import RawFinding
-from outpost_lsp.review.rules.table import SAID_ONCE
+from outpost_lsp.reviews.rules.table import SAID_ONCE
 
 UNPARSABLE: Final = "invalid-syntax"
 """The rule of a file that does not parse."""

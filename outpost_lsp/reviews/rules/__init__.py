@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import anyio.to_thread
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.brackets import unmatched_brackets
-from outpost_lsp.review.rules.conflicts import conflict_markers
-from outpost_lsp.review.rules.debuggers import debugger_statements
-from outpost_lsp.review.rules.other_languages import slips_of_other_languages
-from outpost_lsp.review.rules.parsing import data_that_does_not_parse
-from outpost_lsp.review.rules.placed import Placed, merged
-from outpost_lsp.review.rules.python_checks import python_checks
-from outpost_lsp.review.rules.ruff import Ruff, is_python
-from outpost_lsp.review.rules.secrets import secrets
+from outpost_lsp.reviews.rules.brackets import unmatched_brackets
+from outpost_lsp.reviews.rules.conflicts import conflict_markers
+from outpost_lsp.reviews.rules.debuggers import debugger_statements
+from outpost_lsp.reviews.rules.other_languages import slips_of_other_languages
+from outpost_lsp.reviews.rules.parsing import data_that_does_not_parse
+from outpost_lsp.reviews.rules.placed import Placed, merged
+from outpost_lsp.reviews.rules.python_checks import python_checks
+from outpost_lsp.reviews.rules.ruff import Ruff, is_python
+from outpost_lsp.reviews.rules.secrets import secrets
 
 _NEUTRAL = (
     conflict_markers,

@@ -33,9 +33,9 @@ from outpost_lsp.domain.finding import Span
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
-from outpost_lsp.review.instructions import SHIPPED_AGENTS
-from outpost_lsp.review.rules import ruff
-from outpost_lsp.review.scope import PreparedReview, prepare_review
+from outpost_lsp.reviews.instructions import SHIPPED_AGENTS
+from outpost_lsp.reviews.rules import ruff
+from outpost_lsp.reviews.scope import PreparedReview, prepare_review
 from outpost_lsp.storage.layout import Layout
 from outpost_lsp.worktrees.git import find_repository
 from tests.support.repositories import Case, RealRepository, make_repository

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _SCRIPT: Final = re.compile(r"^[ \t]*debugger[ \t]*;?[ \t]*(?://.*)?\r?$", re.MULTILINE)
 _RUBY: Final = re.compile(r"^[ \t]*(?:binding\.(?:pry|irb|break|b)|byebug|debugger)[ \t]*(?:#.*)?\r?$", re.MULTILINE)

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import Placed, merged
-from outpost_lsp.review.rules.python_lost_names import (
+from outpost_lsp.reviews.rules.placed import Placed, merged
+from outpost_lsp.reviews.rules.python_lost_names import (
     lost_imports,
     lost_prefix,
     lost_self,
     misspelt_attributes,
     misspelt_names,
 )
-from outpost_lsp.review.rules.python_module import (
+from outpost_lsp.reviews.rules.python_module import (
     FunctionNode,
     PythonModule,
     at_severity,
@@ -31,7 +31,7 @@ from outpost_lsp.review.rules.python_module import (
     own_nodes,
     parsed,
 )
-from outpost_lsp.review.rules.ruff import is_python
+from outpost_lsp.reviews.rules.ruff import is_python
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.python_module import (
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.python_module import (
     FunctionNode,
     PythonModule,
     calls_something,

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import CONFLICT, Placed
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import CONFLICT, Placed
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _MARKER: Final = re.compile(r"^(<{7}|={7}|>{7}|\|{7})(?= |\r?$)(.*)$", re.MULTILINE)
 _PROSE: Final = (".md", ".markdown", ".rst", ".txt", ".adoc", ".asciidoc", ".org")

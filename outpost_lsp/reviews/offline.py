@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outpost_lsp.models.offline import OfflineProvider
-from outpost_lsp.review.rules import RuleAnalyser
-from outpost_lsp.review.rules.python_compare import lost_by_change
+from outpost_lsp.reviews.rules import RuleAnalyser
+from outpost_lsp.reviews.rules.python_compare import lost_by_change
 
 
 class OfflineModelProvider(OfflineProvider):

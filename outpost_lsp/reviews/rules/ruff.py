@@ -20,9 +20,9 @@ import anyio.to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import UNPARSABLE, Placed, quoted
-from outpost_lsp.review.rules.second_look import second_look
-from outpost_lsp.review.rules.table import CONFIDENCE, RULES, SAID_ONCE
+from outpost_lsp.reviews.rules.placed import UNPARSABLE, Placed, quoted
+from outpost_lsp.reviews.rules.second_look import second_look
+from outpost_lsp.reviews.rules.table import CONFIDENCE, RULES, SAID_ONCE
 from outpost_lsp.sandbox.process import run_process
 
 _NEWEST_PYTHON: Final = "py314"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.python_module import FunctionNode, PythonModule, is_generator, is_stub, own_nodes
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.python_module import FunctionNode, PythonModule, is_generator, is_stub, own_nodes
 
 _LIBRARY_COROUTINES: Final = frozenset(
     (

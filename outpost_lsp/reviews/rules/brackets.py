@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import UNPARSABLE, Placed, quoted
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import UNPARSABLE, Placed, quoted
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _LINE_COMMENT: Final = r"//[^\n]*"
 _BLOCK_COMMENT: Final = r"/\*.*?(?:\*/|\Z)"

@@ -10,7 +10,7 @@ import pytest
 
 from outpost_lsp.domain.finding import Dismissal, Finding, Span, Suggestion, TextReplacement
 from outpost_lsp.domain.run import ReviewScope, Run, RunError
-from outpost_lsp.review.sarif import FINGERPRINT, relative_uri, sarif_log
+from outpost_lsp.reviews.sarif import FINGERPRINT, relative_uri, sarif_log
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-2.1.0.schema.json").read_text())
 VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER)

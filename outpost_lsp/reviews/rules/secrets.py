@@ -15,8 +15,8 @@ from typing import Final
 
 from outpost_lsp.domain.finding import Severity
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _SHOWN: Final = 4
 _LONGEST_LINE: Final = 4_000

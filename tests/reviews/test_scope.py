@@ -11,7 +11,7 @@ from outpost_lsp.domain.finding import Finding, Span
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.assignment import review_assignment
-from outpost_lsp.review.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
+from outpost_lsp.reviews.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
 from outpost_lsp.worktrees.git import find_repository
 from tests.real_repository import RealRepository
 

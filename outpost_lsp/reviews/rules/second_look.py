@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from outpost_lsp.domain.finding import Severity
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _SUPPRESSED: Final = re.compile(
     r"#\s*(?:pylint:\s*disable|noinspection|pragma: no outpost|flake8:\s*noqa)", re.IGNORECASE

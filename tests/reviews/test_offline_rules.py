@@ -17,9 +17,9 @@ from outpost_lsp.models.rule_based.analysis import (
     brought_by_change,
     changed_lines,
 )
-from outpost_lsp.review.rules import RuleAnalyser, ruff
-from outpost_lsp.review.rules.python_compare import lost_by_change
-from outpost_lsp.review.rules.table import CONFIDENCE, RULES
+from outpost_lsp.reviews.rules import RuleAnalyser, ruff
+from outpost_lsp.reviews.rules.python_compare import lost_by_change
+from outpost_lsp.reviews.rules.table import CONFIDENCE, RULES
 
 TOKEN = "gh" + "p_" + "x7Kq2Lw9Zr4Tn8Vb3Yc6Hd1Js5Fg0Pm4Qe7R"
 ANALYSE = RuleAnalyser()

@@ -20,8 +20,8 @@ from outpost_lsp.domain.permission import normalised_path
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.rule_based.assignment import ScopeFile
-from outpost_lsp.review.brief import ReviewBrief, brief_text, scope_title
-from outpost_lsp.review.history import Comparison, compared_with, messages_between
+from outpost_lsp.reviews.brief import ReviewBrief, brief_text, scope_title
+from outpost_lsp.reviews.history import Comparison, compared_with, messages_between
 from outpost_lsp.tools.findings import FindingScope, Outside
 from outpost_lsp.worktrees.changes import changed_files, changed_lines, file_at
 from outpost_lsp.worktrees.git import Repository, run_git

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from outpost_lsp.models.rule_based.analysis import SourceText
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.python_calls import call_faults
-from outpost_lsp.review.rules.python_flow import flow_faults
-from outpost_lsp.review.rules.python_module import parsed
-from outpost_lsp.review.rules.python_names import name_faults
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.python_calls import call_faults
+from outpost_lsp.reviews.rules.python_flow import flow_faults
+from outpost_lsp.reviews.rules.python_module import parsed
+from outpost_lsp.reviews.rules.python_names import name_faults
 
 _SUPPRESSED: Final = re.compile(r"#\s*(?:noqa|pylint:\s*disable|type:\s*ignore|pyright:\s*ignore|pragma: no cover)")
 _FILE_SUPPRESSED: Final = re.compile(r"^\s*#\s*(?:ruff|flake8):\s*noqa\s*$", re.MULTILINE | re.IGNORECASE)

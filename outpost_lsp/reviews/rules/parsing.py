@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import UNPARSABLE, Placed, quoted
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import UNPARSABLE, Placed, quoted
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{|@@[A-Z_]+@@")
 _WITH_COMMENTS: Final = re.compile(

@@ -9,8 +9,8 @@ from typing import Final
 
 from outpost_lsp.domain.finding import Severity
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.table import CONFIDENCE
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.table import CONFIDENCE
 
 _SCRIPTS: Final = frozenset(("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "vue", "svelte"))
 _BRACES: Final = _SCRIPTS | {"java", "c", "h", "cc", "cpp", "cxx", "hpp", "cs", "php", "dart"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, find_quote, quote_places
 from outpost_lsp.domain.finding import Finding
-from outpost_lsp.review.tracking import TrackedFinding, edit_between, follow, place
+from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place
 
 QUOTE = "total = price / count"
 PIECES = st.sampled_from(["a", " ", "\n", "\r\n", "total", " = ", "price", QUOTE, "count\n", "é", "😀", "    "])

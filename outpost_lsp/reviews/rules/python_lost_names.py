@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from outpost_lsp.review.rules.placed import Placed
-from outpost_lsp.review.rules.python_module import PythonModule, body_nodes
+from outpost_lsp.reviews.rules.placed import Placed
+from outpost_lsp.reviews.rules.python_module import PythonModule, body_nodes
 
 _LIKE: Final = 0.75
 
