@@ -66,6 +66,7 @@ def test_the_readme_names_every_command_of_the_program_or_its_family() -> None:
 
 def test_ci_runs_the_readmes_test_command() -> None:
     readme, script = ((ROOT / name).read_text("utf-8") for name in ("README.md", ".ci/run"))
-    assert ".venv/bin/pip install -q -e '.[dev]' && .venv/bin/pytest" in readme
+    tests = "pytest -n auto --dist worksteal"
+    assert f".venv/bin/pip install -q -e '.[dev]' && .venv/bin/{tests}" in readme
     assert "-e '.[dev]'" in script
-    assert "/bin/pytest" in script
+    assert f"/{tests}" in script.replace('"', "")
