@@ -30,6 +30,7 @@ from outpost_lsp.config.masking import KeyFilter
 from outpost_lsp.config.overrides import settings_from_assignments
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.sandbox.process import forbid_inspection
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.signals import Notice, Signal
@@ -74,6 +75,9 @@ async def opened(options: argparse.Namespace, *, starts_runs: bool = False) -> A
     """
     layout = default_layout(os.environ)
     client = settings_from_assignments(getattr(options, "settings", []))
+    if starts_runs:
+        # An agent's programs are children of this process, whose environment may hold keys (SEC-13).
+        forbid_inspection()
     outpost = Outpost(layout, os.environ, offline=getattr(options, "offline", False))
     async with outpost:
         unsubscribe = outpost.subscribe(_tell_notices)

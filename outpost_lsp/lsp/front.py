@@ -87,7 +87,10 @@ class FrontDoor:
         if self._server is not None or self._connection is None:
             return
         from outpost_lsp.lsp.server import OutpostServer
+        from outpost_lsp.sandbox.process import forbid_inspection
 
+        # Before the first child can exist: the environment of this process may hold keys (SEC-13).
+        forbid_inspection()
         server = OutpostServer(self.ended, self._settle)
         server.protocol.attach(self._connection)
         if self._session is not None:

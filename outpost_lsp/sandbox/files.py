@@ -106,7 +106,7 @@ class WorktreeFilesOnDisk:
             status = _writable(place, path)
             if status is None and (expected is not None or not create):
                 raise refused(path, "missing", "there is no such file.")
-            if expected is not None and _contents(place, path, len(expected)) != expected:
+            if expected is not None and not _holds(place, path, expected):
                 raise OutpostError(
                     "conflict",
                     f"{path} has changed meanwhile; nothing was written.",
@@ -185,6 +185,15 @@ def _contents(place: Place, path: str, limit: int) -> bytes:
             pieces += piece
         size = max(status.st_size, len(pieces))
         raise refused(path, "size", f"the file has {size} bytes; the limit is {limit}.", size=size, limit=limit)
+
+
+def _holds(place: Place, path: str, expected: bytes) -> bool:
+    try:
+        return _contents(place, path, len(expected)) == expected
+    except OutpostError as error:
+        if error.details.get("reason") == "size":
+            return False  # It has grown.
+        raise
 
 
 def _writable(place: Place, path: str) -> os.stat_result | None:

@@ -24,7 +24,7 @@ from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.board import FindingBoard, Standing
 from outpost_lsp.service.cleaning import leftovers, remove
-from outpost_lsp.service.results import change_count, keep_result
+from outpost_lsp.service.reaping import clear_what_the_dead_left
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.findings import FindingStore
@@ -32,7 +32,6 @@ from outpost_lsp.storage.layout import RepositoryLayout
 from outpost_lsp.storage.runs import RunStore
 from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository, find_repository
-from outpost_lsp.worktrees.worktree import Leftover, reap
 
 if TYPE_CHECKING:
     from outpost_lsp.service.outpost import Outpost
@@ -194,8 +193,7 @@ class Workspace:
         await asyncio.to_thread(self._open_stores)
         for run in await asyncio.to_thread(self.runs.mark_interrupted):
             logger.info("run %s was interrupted: its process is gone", run.id)
-        if self._repository is not None:
-            self._reaping = asyncio.get_running_loop().create_task(self._reap(self._repository))
+        self._reaping = asyncio.get_running_loop().create_task(clear_what_the_dead_left(self))
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         self.tell_refusals()
 
@@ -222,16 +220,6 @@ class Workspace:
         if self._reaping is not None:
             await asyncio.wait({self._reaping})
 
-    async def _reap(self, repository: Repository) -> None:
-        """Clear what dead processes left of this repository; what holds changes stays."""
-        try:
-            for leftover in await reap(repository, self.layout.worktrees):
-                logger.info("worktree %s was %s: %s", leftover.directory, leftover.state, leftover.reason or "empty")
-                if leftover.state == "kept":
-                    await self._keep_interrupted(repository, leftover)
-        except (OutpostError, OSError) as error:
-            logger.warning("worktrees of dead processes could not be cleared: %s", error)
-
     async def _watch(self) -> None:
         """What a server does now and then: follow other processes' findings, and forget what nobody needs any more."""
         tidied = False
@@ -245,16 +233,6 @@ class Workspace:
                     await remove(self, await leftovers(self))
             except (OutpostError, OSError) as error:
                 logger.warning("%s: %s", self.folder, error)
-
-    async def _keep_interrupted(self, repository: Repository, leftover: Leftover) -> None:
-        """Freeze what a run had changed when its process died, so that it can be applied or discarded (U-14)."""
-        run = self.runs.load(leftover.run_id)
-        if run is None or run.changes is not None or not run.is_finished:
-            return
-        view = repository.linked(leftover.directory)
-        changes = await keep_result(self, run.id, view, leftover.base)
-        if not changes.is_empty:
-            self.change_run(run.id, changes=change_count(changes), disposition="pending")
 
     def _follow_dismissals(self) -> None:
         shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None

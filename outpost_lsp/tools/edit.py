@@ -107,9 +107,9 @@ async def _edit_file(value: Mapping[str, Any], context: ToolContext) -> ToolOutp
     try:
         await context.sandbox.files.write(value["path"], data, expected=file.data, create=False)
     except OutpostError as error:
-        if error.details.get("reason") not in {"size", "missing"}:
+        if error.details.get("reason") != "missing":
             raise
-        # It was there a moment ago, and within the limit.
+        # It was there a moment ago.
         return failure(f"{file.path} has changed meanwhile; nothing was written")
     return ToolOutput(f"Replaced {count} {'occurrence' if count == 1 else 'occurrences'} in {file.path}.")
 

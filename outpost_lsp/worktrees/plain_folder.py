@@ -82,6 +82,13 @@ async def reap_plain_folders(directory: Path, environment: Mapping[str, str] | N
     return tuple(found)
 
 
+def copy_of_plain_folder(directory: Path, run_id: str) -> Repository | None:
+    """The copy that a run worked on, as its own repository; `None` when it is gone."""
+    for git_dir in sorted((directory / GIT_FOLDERS).glob(f"{run_id}-*")):
+        return Repository(directory / run_id, git_dir, git_dir, environment=dict(hardening.host_environment()))
+    return None
+
+
 async def _commit(repository: Repository, unsaved: Mapping[str, str | bytes]) -> Snapshot:
     await to_thread.run_sync(lambda: repository.git_dir.mkdir(mode=0o700, parents=True))
     await run_git(repository, ["init", "--quiet", "--template=", "--initial-branch=main"], check=True)

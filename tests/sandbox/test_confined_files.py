@@ -208,14 +208,18 @@ async def test_BTOOL_18_a_link_at_the_target_is_refused_and_left(repository: Rea
     assert await files.kind("link") == "link"
 
 
-async def test_BTOOL_21_a_write_with_an_expectation_fails_when_the_file_changed(repository: RealRepository) -> None:
+@pytest.mark.parametrize("text", ["meanwhile\n", "one\ntwo\nthree\nand it has grown\n", ""])
+async def test_BTOOL_21_a_write_with_an_expectation_fails_when_the_file_changed(
+    repository: RealRepository, text: str
+) -> None:
     files = await files_of(repository)
     before = await files.read("a.txt", limit=100)
-    repository.write("a.txt", "meanwhile\n")
+    repository.write("a.txt", text)
     with pytest.raises(OutpostError) as caught:
         await files.write("a.txt", b"mine\n", expected=before)
     assert (caught.value.code, caught.value.details["reason"]) == ("conflict", "changed")
-    assert (repository.path / "a.txt").read_text() == "meanwhile\n"
+    assert (repository.path / "a.txt").read_text() == text
+    repository.write("a.txt", "meanwhile\n")
     await files.write("a.txt", b"mine\n", expected=b"meanwhile\n")
     assert (repository.path / "a.txt").read_text() == "mine\n"
     assert await reason_of(files.write("no", b"x", expected=b"")) == "missing"

@@ -1,0 +1,51 @@
+"""What processes that died left of a folder: worktrees without changes go, the others are kept and offered.
+
+Called once for each workspace, in the background; nothing that a run changed is lost (SNAP-07, REL-20, U-14).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.service.results import change_count, keep_result
+from outpost_lsp.worktrees.plain_folder import copy_of_plain_folder, reap_plain_folders
+from outpost_lsp.worktrees.worktree import Leftover, reap
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+async def clear_what_the_dead_left(workspace: Workspace) -> None:
+    """Clear away worktrees, and copies of a plain folder, whose process is gone; what holds changes stays."""
+    directory = workspace.layout.worktrees
+    try:
+        if workspace.has_repository:
+            found = await reap(workspace.repository, directory)
+        else:
+            found = await reap_plain_folders(directory)
+        for leftover in found:
+            logger.info("worktree %s was %s: %s", leftover.directory, leftover.state, leftover.reason or "empty")
+            if leftover.state == "kept":
+                await _keep_interrupted(workspace, leftover)
+    except (OutpostError, OSError) as error:
+        logger.warning("worktrees of dead processes could not be cleared: %s", error)
+
+
+async def _keep_interrupted(workspace: Workspace, leftover: Leftover) -> None:
+    """Freeze what a run had changed when its process died, so that it can be applied or discarded."""
+    run = workspace.runs.load(leftover.run_id)
+    if run is None or run.changes is not None or not run.is_finished:
+        return
+    if workspace.has_repository:
+        view = workspace.repository.linked(leftover.directory)
+    elif (copy := copy_of_plain_folder(workspace.layout.worktrees, run.id)) is not None:
+        view = copy
+    else:
+        return
+    changes = await keep_result(workspace, run.id, view, leftover.base)
+    if not changes.is_empty:
+        workspace.change_run(run.id, changes=change_count(changes), disposition="pending")
