@@ -16,13 +16,16 @@ from typing import Any, TypeVar
 import anyio
 
 from outpost_lsp.dispatches.brief import Brief
+from outpost_lsp.dispatches.diagnosis import Diagnosis, diagnose_sandbox
 from outpost_lsp.dispatches.dispatch import dispatch
+from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.options import AnyAgent, Continuation
 from outpost_lsp.dispatches.place import Place, WorkspaceFace
+from outpost_lsp.dispatches.programs import programs_of
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
 from outpost_lsp.dispatches.workspace_sandbox import LeaseProvider
-from outpost_lsp.domain.sandbox import Command, CommandResult
+from outpost_lsp.domain.sandbox import AttachableLease, Command, CommandResult
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.storage.identifiers import new_run_id
 from outpost_lsp.storage.layout import Layout
@@ -76,11 +79,36 @@ class Sandbox:
     async def command(self, command: Command) -> CommandResult:
         """Run a program here."""
         self._check_idle()
-        self._opened.is_busy = True
-        try:
-            return await self._alone(self._opened.lease.invoke(command))
-        finally:
-            self._opened.is_busy = False
+        return await self._occupied(self._opened.lease.invoke(command))
+
+    async def diagnose(
+        self, *, programs: Sequence[str] = ("git",), transfers: bool = False, deadline_s: float = 10.0
+    ) -> Diagnosis:
+        """Probe what agents need here; no model is asked for anything (DOC-01).
+
+        `programs` are asked for their version, those that the sandbox's agent starts are looked up; `deadline_s` is for
+        each probe, at most 60.
+        """
+        self._check_idle()
+        needed = programs_of(self._agent)
+        work = diagnose_sandbox(
+            self._opened.lease, programs=programs, needed=needed, transfers=transfers, deadline_s=deadline_s
+        )
+        return await self._occupied(work)
+
+    async def attach(self, command: Command | None = None) -> int:
+        """Give the terminal of this process to a program here, a shell when none is named; its exit status.
+
+        `configuration` without a terminal, for a provider that cannot hand it over, and with a fallback agent: nobody
+        could say which candidate is meant (FALL-08).
+        """
+        self._check_idle()
+        if isinstance(self._agent, FallbackAgent):
+            raise configuration("sandbox: attach: the sandbox's agent is a fallback agent; open one for a candidate")
+        lease = self._opened.lease
+        if not isinstance(lease, AttachableLease):
+            raise configuration("sandbox: attach: this sandbox's provider cannot hand over a terminal")
+        return await self._occupied(lease.attach(command or Command(executable="sh")))
 
     async def close(self, preserve: bool = False) -> None:
         """Cancel what runs, wait for it, and give everything back; a second call does nothing (SBX-03).
@@ -109,6 +137,14 @@ class Sandbox:
             raise configuration("the sandbox is closed")
         if self._running is not None or self._opened.is_busy:
             raise configuration("the sandbox is busy with another operation")
+
+    async def _occupied(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run something that is no dispatch, alone."""
+        self._opened.is_busy = True
+        try:
+            return await self._alone(work)
+        finally:
+            self._opened.is_busy = False
 
     async def _alone(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run one operation in a task of its own, which closing can cancel."""

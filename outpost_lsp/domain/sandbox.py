@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 Channel = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "directory", "link", "other"]
@@ -153,3 +153,11 @@ class Lease(Protocol):
 
     async def release(self) -> None:
         """Give the lease back; `configuration` on a borrowed one."""
+
+
+@runtime_checkable
+class AttachableLease(Lease, Protocol):
+    """A lease that can hand this process's terminal over to a program."""
+
+    async def attach(self, command: Command) -> int:
+        """Run a program on the terminal; its exit status. `configuration` where there is no terminal."""

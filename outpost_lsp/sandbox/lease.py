@@ -21,6 +21,7 @@ from outpost_lsp.sandbox.environment import command_environment
 from outpost_lsp.sandbox.files import GitRunner, WorktreeFilesOnDisk
 from outpost_lsp.sandbox.live_process import LiveProgram, start_live
 from outpost_lsp.sandbox.process import run_process
+from outpost_lsp.sandbox.terminal import run_on_terminal
 from outpost_lsp.sandbox.transfer import download, upload
 
 __all__ = ["BorrowedLease", "HostLease"]
@@ -122,6 +123,12 @@ class HostLease:
             self._live.add(program)
             program.on_end = self._live.discard
             return program
+
+    async def attach(self, command: Command) -> int:
+        """Run a program on the terminal of this process; its exit status. What it writes is seen by the person alone."""
+        async with self._use():
+            arguments, directory, environment = await self._prepared(command)
+            return await run_on_terminal(arguments, cwd=directory, environment=environment)
 
     async def upload(self, source: Path, destination: str) -> None:
         async with self._use():

@@ -196,11 +196,19 @@ async def _start(
 
 
 async def start_program(
-    arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    on_terminal: bool = False,
 ) -> asyncio.subprocess.Process:
     """Start a program in a session of its own, with these descriptors, which stay the caller's to close.
 
-    `process` when it cannot start. Cancelled half-way, what was started is ended first.
+    With `on_terminal` it stays in this session, as the group that the terminal `stdin` listens to. `process` when it
+    cannot start. Cancelled half-way, what was started is ended first.
     """
     try:
         starting = asyncio.ensure_future(
@@ -211,15 +219,19 @@ async def start_program(
                 stderr=stderr,
                 cwd=cwd,
                 env=environment,
-                start_new_session=True,
-                preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
+                start_new_session=not on_terminal,
+                process_group=0 if on_terminal else None,
+                preexec_fn=_take_terminal(stdin) if on_terminal else _die_with_parent(),
             )
         )
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         # Cancelled half-way the event loop would end the program alone, and not what it has started.
         with anyio.CancelScope(shield=True):
-            await end_program(await starting)
+            started = await starting
+            if on_terminal:
+                kill_program(started)
+            await end_program(started)
         raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -235,8 +247,24 @@ def _readable(data: bytes) -> IO[bytes]:
     return file
 
 
-def _die_with_parent() -> Callable[[], None]:
+def _take_terminal(descriptor: int) -> Callable[[], None]:
+    """What makes the child's group the one that the terminal listens to, before the program can say anything."""
+    die = _die_with_parent()
+
+    def take() -> None:
+        if die is not None:
+            die()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+        os.tcsetpgrp(descriptor, os.getpid())
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    return take
+
+
+def _die_with_parent() -> Callable[[], None] | None:
     """What makes the kernel end the child when this process is killed; everything is looked up before the fork."""
+    if sys.platform != "linux":
+        return None
     prctl = ctypes.CDLL(None).prctl
     number = int(signal.SIGKILL)
 
