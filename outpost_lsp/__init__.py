@@ -7,9 +7,12 @@ never imports the language server.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# The name is known to type checkers; importing `typing` for it would be most of what importing this costs.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from outpost_lsp.decisions.decide import decide
     from outpost_lsp.decisions.rules import RulesDecisionProvider
     from outpost_lsp.decisions.scripted import ScriptedDecisionProvider
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from outpost_lsp.models.scripted import ScriptedModelProvider
     from outpost_lsp.reviews.offline import OfflineModelProvider
     from outpost_lsp.reviews.review import review
+    from outpost_lsp.storage.conversations import ConversationStore
     from outpost_lsp.storage.journal import read_journal
     from outpost_lsp.storage.layout import Layout
     from outpost_lsp.tools.edit import edit_tools
@@ -117,6 +121,7 @@ _HOMES = {
     "models.scripted": ("ScriptedModelProvider",),
     "reviews.offline": ("OfflineModelProvider",),
     "reviews.review": ("review",),
+    "storage.conversations": ("ConversationStore",),
     "storage.journal": ("read_journal",),
     "storage.layout": ("Layout",),
     "tools.edit": ("edit_tools",),
@@ -147,6 +152,7 @@ __all__ = [
     "ConflictContext",
     "ContextStrategy",
     "Continuation",
+    "ConversationStore",
     "Decision",
     "DecisionProviderResult",
     "DecisionRequest",

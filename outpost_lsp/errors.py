@@ -112,6 +112,13 @@ def recovery_details(error: BaseException) -> Mapping[str, Any] | None:
     return None if found is None else MappingProxyType(found)
 
 
+def leading_failure(error: BaseException) -> BaseException:
+    """The failure that came first: of a group, which travels when saving failed as well, the first one (FAULT-05)."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def quota_fault(error: BaseException) -> QuotaFault | None:
     """The first `quota` fault of the cause chain, at most 8 levels deep (ERR-02)."""
     for fault in _chain(error):
@@ -132,7 +139,7 @@ def unavailable_fault(error: BaseException) -> UnavailableFault | None:
 
 
 def _chain(error: BaseException) -> Iterator[OutpostError]:
-    current: BaseException | None = error
+    current: BaseException | None = leading_failure(error)
     for _ in range(_CHAIN_DEPTH):
         if current is None:
             return

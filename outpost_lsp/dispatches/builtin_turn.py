@@ -9,6 +9,7 @@ from anyio import to_thread
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.progress import Progress
+from outpost_lsp.dispatches.redaction import conversation_mask
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, conversations_of
 from outpost_lsp.dispatches.turns import carried
@@ -104,6 +105,7 @@ class BuiltInTurns:
             note=self._progress.note,
             steering=self._observation.steering,
             store=None if sandbox.layout is None else conversations_of(sandbox.layout),
+            mask=conversation_mask(options.redact),
             on_receipt=options.on_receipt,
             spent=self._progress.usage,
             verbose=self._observation.verbose,

@@ -120,28 +120,37 @@ class Execution:
         await self._observation.opened(sandbox)
         for note in sandbox.notes:
             self._progress.note(note)
+        uncollected: Exception | None = None
         try:
             try:
                 answer = await self._candidates(sandbox)
                 # No late result: cancelled meanwhile means cancelled (DISP-16).
                 await checkpoint()
             finally:
-                await self._freeze(sandbox)
+                uncollected = await self._freeze(sandbox)
             await sandbox.accept()
             return answer
         except BaseException as error:
-            self._progress.save_after_failure(error, sandbox)
+            travels = self._progress.save_after_failure(error, sandbox, uncollected)
+            if travels is not error:
+                raise travels from None
             raise
 
-    async def _freeze(self, sandbox: OpenedSandbox) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_SAVING_S):
+    async def _freeze(self, sandbox: OpenedSandbox) -> Exception | None:
+        """Collect what the agent changed; what went wrong with that, which a run that answered only notes."""
+        fault: Exception | None = None
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_SAVING_S) as scope:
             try:
                 changes = await sandbox.freeze()
-            except OutpostError as error:
-                self._progress.note(f"what the agent changed could not be collected: {error.message}")
-                return
-            if changes is not None:
-                await self._observation.commits(sandbox, changes)
+                if changes is not None:
+                    await self._observation.commits(sandbox, changes)
+            except (OutpostError, OSError) as error:
+                fault = error
+        if scope.cancelled_caught:
+            fault = OutpostError("timeout", f"it took longer than {_SAVING_S:g} s")
+        if fault is not None:
+            self._progress.note(f"what the agent changed could not be collected: {fault}")
+        return fault
 
     async def _candidates(self, sandbox: OpenedSandbox) -> Answer:
         """The agent, or the candidates of a fallback agent one after the other, in the same sandbox (FALL-03)."""

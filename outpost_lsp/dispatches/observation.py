@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from outpost_lsp.dispatches.observe import ObservationHub, now_text
 from outpost_lsp.dispatches.options import DispatchOptions
+from outpost_lsp.dispatches.redaction import journal_mask
 from outpost_lsp.dispatches.report import ReportCollector, ReportData
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.domain.event import (
@@ -26,7 +27,7 @@ from outpost_lsp.domain.event import (
     WorkspaceCommitsEvent,
 )
 from outpost_lsp.domain.usage import Usage
-from outpost_lsp.errors import OutpostError
+from outpost_lsp.errors import OutpostError, leading_failure
 from outpost_lsp.harness.runtime import TurnRuntime
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Intervention, Repetition
@@ -92,7 +93,13 @@ class DispatchObservation:
             path = sandbox.layout.journals / f"{self._options.dispatch_id}.jsonl"
         if path is None:
             return
-        self._journal = JournalWriter(path, verbose=journal.verbose, replayable=journal.replayable, note_cut=self._note)
+        self._journal = JournalWriter(
+            path,
+            verbose=journal.verbose,
+            replayable=journal.replayable,
+            note_cut=self._note,
+            mask=journal_mask(self._options.redact),
+        )
         for observation in self._pending:
             self._journal(observation)
         self._pending.clear()
@@ -209,8 +216,9 @@ class DispatchObservation:
         """The last observation, after the clean-up, also on failure (OBS-11)."""
         error: Mapping[str, Any] | None = None
         if failure is not None:
-            code = failure.code if isinstance(failure, OutpostError) else None
-            error = {"message": str(failure) or type(failure).__name__} | ({"code": code} if code else {})
+            first = leading_failure(failure)
+            code = first.code if isinstance(first, OutpostError) else None
+            error = {"message": str(first) or type(first).__name__} | ({"code": code} if code else {})
         sandbox = self._sandbox
         place = sandbox if sandbox is not None and sandbox.snapshot is None else None
         finished = DispatchFinishedEvent(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.domain.usage import ZERO, Usage
-from outpost_lsp.errors import OutpostError, record_recovery
+from outpost_lsp.errors import record_recovery, recovery_details
 from outpost_lsp.harness.runtime import captured
 from outpost_lsp.storage.conversations import ConversationStore
 
@@ -40,16 +41,34 @@ class Progress:
         """How long the dispatch has lasted."""
         return round((time.monotonic() - self.started) * 1000)
 
-    def save_after_failure(self, error: BaseException, sandbox: OpenedSandbox) -> None:
-        """Say with the fault where the work and the conversations are (DISP-06, DISP-07)."""
-        commits = [commit.to_json() for commit in sandbox.commits]
-        place = {"branch": sandbox.branch, "directory": str(sandbox.directory), "commits": commits}
-        record_recovery(error, place)
+    def save_after_failure(
+        self, error: BaseException, sandbox: OpenedSandbox, uncollected: Exception | None
+    ) -> BaseException:
+        """What travels when a run failed, with where its work and its conversations are (DISP-06, DISP-07).
+
+        That is the failure itself. Where saving what it left fails too, it is a group of both, the failure first
+        (FAULT-05); a cancellation stays the cancellation that it is (PY-04), and says so in its recovery details.
+        `uncollected` is what collecting the changes failed with.
+        """
+        lost = [] if uncollected is None else [uncollected]
+        saved: dict[str, Any] = {}
         for store, conversation in self.seen:
             try:
-                record_recovery(error, {"transcript": str(captured(store, conversation))})
-            except OutpostError as fault:
-                record_recovery(error, {"capture": fault.message})
+                saved["transcript"] = str(captured(store, conversation))
+            except Exception as fault:  # noqa: BLE001 - a store may be the application's; the failure must still travel
+                # A capture that failed when the turn had answered is the failure itself.
+                if str(fault) != str(error):
+                    lost.append(fault)
+        commits = [commit.to_json() for commit in sandbox.commits]
+        place = {"branch": sandbox.branch, "directory": str(sandbox.directory), "commits": commits, **saved}
+        if lost:
+            place["capture"] = "; ".join(str(fault) for fault in lost)
+        travels = error
+        if lost and isinstance(error, Exception):
+            travels = ExceptionGroup("the run failed, and so did saving what it left", [error, *lost])
+            record_recovery(travels, recovery_details(error) or {})
+        record_recovery(travels, place)
+        return travels
 
     def record(self, error: BaseException, journal: Path | None) -> None:
         """What a caller needs of a dispatch that gave no result."""

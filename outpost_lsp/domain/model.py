@@ -58,8 +58,17 @@ class ToolSpec:
         return found
 
 
+class _RequestType(type):
+    """Makes a field that no request has the same fault as a wrong one (MODEL-03)."""
+
+    def __call__(cls, *arguments: Any, **fields: Any) -> Any:
+        if unknown := next((name for name in fields if name not in cls.__dataclass_fields__), None):  # type: ignore[attr-defined]
+            raise OutpostError("configuration", f"model request: there is no field {unknown}")
+        return super().__call__(*arguments, **fields)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(metaclass=_RequestType):
     """One request. Exactly one of `prompt` and `messages`; the harness always sends its `History`."""
 
     model: str

@@ -22,6 +22,7 @@ from outpost_lsp.harness.context import ContextStrategy
 from outpost_lsp.harness.hooks import Hook, Hooks
 from outpost_lsp.harness.instructions import Instructions, Skill, as_instructions, load_skill_tool
 from outpost_lsp.harness.routing import ModelRouting
+from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.tools.mcp_server import McpServer, checked_servers
 
 MAX_DELEGATION_DEPTH: Final = 3
@@ -131,8 +132,8 @@ class Harness(Declaration):
     def _is_store(cls, value: Any) -> Any:
         if value is DEFAULT or value is None:
             return value
-        if getattr(value, "format", None) != "harness":
-            raise ValueError("a conversation store with the format 'harness' is expected, or None for no transcript")
+        if not isinstance(value, ConversationStore) or value.format != "harness":
+            raise ValueError("a ConversationStore with the format 'harness' is expected, or None for no transcript")
         return value
 
     @model_validator(mode="after")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
+
+from pydantic import ValidationError
 
 from outpost_lsp.domain.event import (
     ModelErrorEvent,
@@ -21,7 +23,8 @@ from outpost_lsp.domain.event import (
 )
 from outpost_lsp.domain.message import Message
 from outpost_lsp.domain.model import Completed, ModelRequest, ModelResult, ReasoningDelta, Retry, TextDelta
-from outpost_lsp.domain.usage import UNKNOWN, usage_from_report
+from outpost_lsp.domain.record import describe
+from outpost_lsp.domain.usage import UNKNOWN, Usage, usage_from_report
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.context import SUMMARY_SYSTEM, rendered, summarize_history, truncate_tool_results
@@ -90,6 +93,8 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
         raise
     except Exception as error:
         loop.emit(ModelErrorEvent(message=str(error) or type(error).__name__))
+        if isinstance(error, ValidationError) and error.title == Usage.__name__:
+            raise OutpostError("configuration", describe("usage", error)) from error
         raise
     except BaseException:
         # Cancelled in flight: the service may charge for an answer nobody will read.
@@ -97,7 +102,7 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
         raise
     # A response that arrives after cancellation is discarded and not counted (LOOP-18).
     await checkpoint()
-    loop.account(result.usage or UNKNOWN, source, request.model)
+    loop.account(_checked(result.usage), source, request.model)
     if runtime.verbose:
         loop.emit(ModelResponseEvent(response=_result_json(result)))
     answered = result.model or request.model
@@ -133,6 +138,17 @@ async def _answer(loop: Loop, request: ModelRequest, source: UsageSource) -> Mod
     if result is None:
         raise OutpostError("response", f"{provider.name}: the answer ended without a result")
     return result
+
+
+def _checked(usage: Any) -> Usage:
+    """The counters of an answer as they may be added up; `configuration` for others (TBUD-05, EXEC-07)."""
+    if usage is None:
+        return UNKNOWN
+    if not isinstance(usage, Usage):
+        return usage_from_report(usage)
+    if usage.models is None and usage.cached + (usage.cache_created or 0) > usage.input:
+        raise OutpostError("configuration", "usage: cached and cache_created together exceed input")
+    return usage
 
 
 def _count_failed(loop: Loop, error: OutpostError, source: UsageSource, model: str) -> None:

@@ -99,7 +99,7 @@ def summarize_history(trigger_characters: int | None = None, keep_recent_message
         messages = list(given.messages)
         keep = 2 if given.forced else keep_recent_messages
         cut = _cut_point(messages, keep)
-        if cut is None:
+        if cut is None or _is_summary(messages[1:cut]):
             return None
         summary = await given.summarize(messages[1:cut])
         return [messages[0], user(f"{_SUMMARY_HEADING}\n\n{summary}"), *messages[cut:]]
@@ -143,6 +143,11 @@ def _cut_point(messages: Sequence[Message], keep: int) -> int | None:
     return None
 
 
+def _is_summary(messages: Sequence[Message]) -> bool:
+    # To condense nothing but an earlier summary would cost a request at every step and gain nothing.
+    return len(messages) == 1 and messages[0].text.startswith(_SUMMARY_HEADING)
+
+
 def _shortened(message: Message, max_characters: int) -> Message:
     content = tuple(
         _cut(block, max_characters) if isinstance(block, ToolResultBlock) else block for block in message.content
@@ -152,9 +157,16 @@ def _shortened(message: Message, max_characters: int) -> Message:
 
 
 def _cut(block: ToolResultBlock, max_characters: int) -> ToolResultBlock:
-    if len(block.content) <= max_characters or _CUT.search(block.content):
+    if len(block.content) <= max_characters:
         return block
-    text = f"{block.content[:max_characters]}\n[cut from {len(block.content)} characters]"
+    earlier = _CUT.search(block.content)
+    if earlier is not None and earlier.start() <= max_characters:
+        return block
+    note = f"\n[cut from {len(block.content)} characters]"
+    if len(block.content) <= max_characters + len(note):
+        # To cut it would make it longer.
+        return block
+    text = block.content[:max_characters] + note
     return block.model_copy(update={"content": text})
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 from outpost_lsp.domain.record import Declaration, SafeInt
 from outpost_lsp.domain.schema import check_schema, schema_issues
@@ -95,11 +95,11 @@ class JsonResponse(TextResponse):
         fenced = _FENCE.match(raw)
         try:
             value = json.loads(fenced.group(1) if fenced else raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ResponseError(self.tag, f"the answer is not JSON: {error}", raw) from error
         try:
             return self._validated(value)
-        except (ValidationError, ValueError, TypeError, OutpostError) as error:
+        except Exception as error:  # a callable of the application says in its own way that it cannot use a value
             raise ResponseError(self.tag, f"the answer does not match its schema: {error}", raw) from error
 
     def _validated(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.gate import Asking
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.storage.conversations import ConversationStore
-from outpost_lsp.storage.transcript import Transcript
+from outpost_lsp.storage.transcript import Mask, Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,8 @@ class TurnRuntime:
     note: Callable[[str], None]
     steering: Steering | None = None
     store: ConversationStore | None = None
+    mask: Mask | None = None
+    """Masks what the dispatch does not want written to conversations (CONV-19)."""
     on_receipt: Callable[[Receipt], None] | None = None
     verbose: bool = False
     attribute_usage: bool = False
@@ -190,6 +192,5 @@ class Memory:
 
 
 def captured(store: ConversationStore, conversation: str) -> Path:
-    """The file of a conversation once its turn is over (CONV-17). A store of another make may bring its own way."""
-    capture: Callable[[str], Path] = getattr(store, "capture", store.path)
-    return capture(conversation)
+    """The file of a conversation once its turn is over (CONV-17)."""
+    return store.capture(conversation)

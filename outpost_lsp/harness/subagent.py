@@ -166,8 +166,6 @@ class _Delegation:
 
 def store_of(agent: Agent, runtime: TurnRuntime) -> ConversationStore | None:
     """Where the transcripts of an agent go; `None` when it keeps none."""
-    store: Any = agent.harness.conversations
-    if store is DEFAULT:
-        return runtime.store
-    own: ConversationStore | None = store
-    return own
+    own: Any = agent.harness.conversations
+    store: ConversationStore | None = runtime.store if own is DEFAULT else own
+    return store if store is None or runtime.mask is None else store.masking(runtime.mask)

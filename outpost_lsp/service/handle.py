@@ -14,7 +14,7 @@ import anyio
 
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import Run, RunError, RunStatus
-from outpost_lsp.errors import OutpostError
+from outpost_lsp.errors import OutpostError, leading_failure
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.storage.identifiers import now_text
 
@@ -123,7 +123,14 @@ class RunHandle:
 
 
 def run_error(error: BaseException) -> RunError:
-    """The fault as records keep it; what is no fault of ours is a failure of the process, told by its kind and words."""
+    """The fault as records keep it; what is no fault of ours is a failure of the process, told by its kind and words.
+
+    Where saving failed besides, the record tells the failure that came first, and the others behind it (FAULT-05).
+    """
+    if isinstance(error, BaseExceptionGroup):
+        first = run_error(leading_failure(error))
+        others = "; ".join(run_error(other).message for other in error.exceptions[1:])
+        return first.model_copy(update={"message": f"{first.message} (what it left could not all be saved: {others})"})
     if isinstance(error, OutpostError):
         return RunError(code=error.code, message=error.message, details=dict(error.details) or None)
     if isinstance(error, OSError):

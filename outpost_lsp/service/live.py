@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.run import Run, RunKind
-from outpost_lsp.errors import OutpostError
+from outpost_lsp.errors import OutpostError, leading_failure
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.signals import RunChanged, Signal
 from outpost_lsp.storage.identifiers import new_run_id, now_text
@@ -94,12 +94,15 @@ class LiveRuns:
                     handle.finish("succeeded")
             if not handle.run.is_finished and handle.fault is not None:
                 raise handle.fault
-        except OutpostError as error:
-            logger.info("run %s failed: %s", handle.run.id, error)
-            handle.finish("failed", error)
         except Exception as error:
-            logger.exception("run %s failed in an unforeseen way", handle.run.id)
-            handle.finish("failed", error)
+            fault = leading_failure(error)
+            if not isinstance(fault, OutpostError):
+                logger.exception("run %s failed in an unforeseen way", handle.run.id)
+                handle.finish("failed", error)
+                return
+            logger.info("run %s failed: %s", handle.run.id, fault)
+            # A turn that was stopped from inside is as cancelled as one that somebody stopped (BOUND-04).
+            handle.finish("cancelled" if fault.code == "aborted" else "failed", error)
         finally:
             # Also the way out of a cancelled task, when the server ends: the record must not say "running".
             if not handle.run.is_finished:

@@ -6,13 +6,14 @@ torn last line goes, calls without a result are answered as interrupted. Used by
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Self, cast
 
 from outpost_lsp.domain.message import History, Message
 from outpost_lsp.errors import OutpostError
@@ -23,6 +24,7 @@ from outpost_lsp.storage.locks import Lock, LockFolder
 from outpost_lsp.storage.private_files import (
     open_private,
     private_folder,
+    read_private,
     replace_private,
     storage_fault,
 )
@@ -33,7 +35,11 @@ _TYPES: Final = frozenset(("session", "message", "compaction", "model-selection"
 
 
 class ConversationStore:
-    """Transcripts in a folder, with their locks in another."""
+    """Transcripts in a folder, with their locks in another.
+
+    An application that keeps conversations elsewhere as well overrides `capture`, which is called once a turn is over,
+    and `locate`. What is located elsewhere is written to the native path before it is gone on with (CONV-18).
+    """
 
     name: Final = "files"
     format: Literal["harness"] = "harness"
@@ -60,9 +66,10 @@ class ConversationStore:
 
         A file of version 1 becomes version 2 when that is asked for; version 2 stays (TRANS-04).
         """
-        path = self._existing(id)
+        self._existing(id)
         lock = self._lock(id)
         try:
+            path = self._native(id)
             contents = self._usable(path, id)
             if contents.session["version"] < version:
                 contents = contents.at_version(version)
@@ -85,10 +92,26 @@ class ConversationStore:
 
     def exists(self, id: str) -> bool:
         """Whether there is such a conversation; an id that is no id names none."""
-        return is_safe_id(id) and self.path(id).is_file()
+        return is_safe_id(id) and self.locate(id) is not None
+
+    def locate(self, id: str) -> Path | None:
+        """The file that holds a conversation now, which only its owner may read; `None` when there is none."""
+        path = self.path(id)
+        return path if path.is_file() else None
+
+    def capture(self, id: str) -> Path:
+        """Keep a conversation whose turn is over; gives the file to show for it (CONV-17). Here that is its own."""
+        return self.path(id)
+
+    def masking(self, mask: Mask) -> Self:
+        """The same store for a writer whose secrets are masked in what it writes (CONV-19)."""
+        first = self._mask
+        store = copy.copy(self)
+        store._mask = mask if first is None else lambda line: mask(first(line))
+        return store
 
     def path(self, id: str) -> Path:
-        """The file of a conversation (CONV-17). `session` when the id could name something else (CONV-01)."""
+        """The native path of a conversation. `session` when the id could name something else (CONV-01)."""
         if not is_safe_id(id):
             raise OutpostError("session", f"{str(id)[:80]!r} is no conversation id")
         return self.folder / f"{id}{_SUFFIX}"
@@ -172,9 +195,18 @@ class ConversationStore:
         return transcript
 
     def _existing(self, id: str) -> Path:
-        path = self.path(id)
-        if not path.is_file():
+        # Checked here too: a store that locates by itself need not look at what an id is made of (CONV-01).
+        self.path(id)
+        path = self.locate(id)
+        if path is None:
             raise OutpostError("session", f"there is no conversation {id}", {"conversation": id})
+        return path
+
+    def _native(self, id: str) -> Path:
+        path, located = self.path(id), self._existing(id)
+        if located != path:
+            private_folder(self.folder)
+            replace_private(path, read_private(located))
         return path
 
     def _lock(self, id: str) -> Lock:
