@@ -97,7 +97,7 @@ async def test_SEC_12_the_shell_is_off_by_default(office: Office, project: RealR
     assert any("sandbox.shell is off" in note for note in run.notes)
 
 
-async def test_SEC_13_commands_see_no_key_and_no_home_of_the_users(
+async def test_SEC_13_ROUTE_08_commands_see_no_key_and_no_home_of_the_users(
     office: Office, project: RealRepository, environment: dict[str, str]
 ) -> None:
     environment["OPENAI_API_KEY"] = "canary-key-in-the-environment"
@@ -110,7 +110,7 @@ async def test_SEC_13_commands_see_no_key_and_no_home_of_the_users(
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_SEC_12_confined_commands_reach_neither_home_nor_checkout_nor_network(
+async def test_SEC_12_LOCAL_05_confined_commands_reach_neither_home_nor_checkout_nor_network(
     office: Office, project: RealRepository, environment: dict[str, str]
 ) -> None:
     if not await office.outpost.can_confine():
@@ -131,7 +131,7 @@ async def test_SEC_12_confined_commands_reach_neither_home_nor_checkout_nor_netw
     assert project.state() == before
 
 
-async def test_SEC_12_without_bubblewrap_a_confined_shell_is_absent_and_a_note_says_why(
+async def test_SEC_12_LOCAL_05_without_bubblewrap_a_confined_shell_is_absent_and_a_note_says_why(
     office: Office, project: RealRepository, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     only_git = tmp_path_factory.mktemp("bin")
