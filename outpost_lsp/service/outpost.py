@@ -171,9 +171,9 @@ class Outpost:
     ) -> RunHandle:
         """Start a review. What names nothing (an agent, a revision, a path) is a `configuration` fault and starts nothing.
 
-        `unsaved` holds the texts of open, changed documents by their path in the repository.
+        `unsaved` holds the texts of open, changed documents by their path in the repository. `confirm` is asked before a
+        review of the whole workspace that costs money; without its yes nothing starts, which is an `aborted` fault.
         """
-        name = agent or workspace.settings.review.agent
         planned = await self.plan_review(workspace, scope, agent=agent, brief=brief, unsaved=unsaved)
         cost = None if confirm is None else await planned.estimate()
         if confirm is not None and cost is not None and not await confirm(cost):
@@ -190,6 +190,7 @@ class Outpost:
         unsaved: Mapping[str, str] | None = None,
     ) -> PlannedReview | PlannedFolderReview:
         """Check and prepare a review without starting it; as `review` does first."""
+        name = agent or workspace.settings.review.agent
         return await plan_review(self, workspace, scope, name, brief, unsaved or {})
 
     def start_review(self, planned: PlannedReview | PlannedFolderReview, scope: ReviewScope) -> RunHandle:
