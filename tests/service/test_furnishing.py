@@ -10,10 +10,14 @@ import pytest
 
 from outpost_lsp.domain.run import Run
 from outpost_lsp.service.workspace import Workspace
+from outpost_lsp.worktrees import on_demand
 from tests.service.conftest import Office, loopback
 from tests.support.model_answers import Answer
+from tests.support.model_saying import Received
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository
+
+NAMES = ("of.local", "beside.txt")
 
 
 def settings(server: ModelServer, **sandbox: Any) -> dict[str, Any]:
@@ -70,6 +74,37 @@ async def test_SEC_11_a_folders_own_list_counts_only_when_it_is_trusted(office: 
         await work(office, workspace)
         assert "of-the-file" not in server.requests[1].body.decode()
         assert "of-the-file" in server.requests[3].body.decode()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_a_large_repository_is_not_laid_out_for_what_comes_along(
+    office: Office, secret: RealRepository, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    monkeypatch.setattr(on_demand, "_INDEX_OF_A_LARGE_REPOSITORY", 0)
+    secret.write("deep/down/.gitignore", "*.local\n")
+    secret.write("deep/down/beside.txt", "beside\n")
+    secret.write("deep/down/of.local", "came along\n")
+    secret.write("far/away.txt", "away\n")
+    secret.write(".worktreeinclude", "of.local\n")
+    laid_out: list[list[str]] = []
+
+    def look(_request: Received) -> Answer:
+        (place,) = (path for path in workspace.layout.worktrees.iterdir() if not path.name.startswith("."))
+        laid_out.append(sorted(path.name for path in place.rglob("*") if path.is_file()))
+        return Answer(calls=[{"name": "read_file", "input": {"path": f"deep/down/{name}"}} for name in NAMES])
+
+    with ModelServer([look, "Done."]) as server:
+        workspace = office.outpost.add_workspace(secret.path, client_settings=settings(server), trusted=trusted)
+        await workspace.ready()
+        run = await work(office, workspace)
+        heard = server.requests[1].body.decode()
+    assert ("of.local" in laid_out[0], "away.txt" in laid_out[0], "beside.txt" in laid_out[0]) == (
+        trusted,
+        False,
+        False,
+    )
+    assert ("came along" in heard, "beside" in heard) == (trusted, True)
+    assert (run.status, run.changes) == ("succeeded", None)
 
 
 async def test_set_up_commands_run_before_the_agent_and_their_failure_names_them(
