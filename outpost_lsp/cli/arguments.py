@@ -192,6 +192,7 @@ def _add_run_commands(commands: Any) -> None:
         commands, "replay", "go through a run again from its journal; no service is asked", options=(*here, "quiet")
     )
     replay.add_argument("run", metavar="RUN")
+    apply.add_argument("--quiet", "-q", action="store_true", help="say only what was not applied")
     replay.add_argument("--json", action="store_true", help="print the run as JSON")
 
 

@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from outpost_lsp.domain.event import Event, ToolDeniedEvent, ToolEvent, ToolOutputEvent, ToolResultEvent
 from outpost_lsp.domain.message import ToolCallBlock, ToolResultBlock
+from outpost_lsp.domain.lossless import why_no_object
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.tool import OBSERVABLE, InvalidInputError, Tool, ToolContext, ToolOutput
@@ -87,7 +88,8 @@ async def _prepared(loop: Loop, block: ToolCallBlock) -> ToolCall:
     try:
         call.value = call.tool.validated(block.input)
     except InvalidInputError as error:
-        call.output = ToolOutput(f"Invalid input for {block.name}: {error}", True)
+        reason = why_no_object(block.input) if isinstance(block.input, str) else error
+        call.output = ToolOutput(f"Invalid input for {block.name}: {reason}", True)
         return call
     skill = loop.harness.skill_of_tool.get(block.name)
     if skill is not None and skill not in loop.loaded_skills:
