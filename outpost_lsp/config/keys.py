@@ -30,6 +30,11 @@ _COMMAND_DEADLINE_S: Final = 120.0
 _COMMAND_KEPT_S: Final = 300.0
 
 
+def customary_services() -> Mapping[str, tuple[str, str]]:
+    """The address of the public service of each kind, and the variable that its users keep the key in."""
+    return _CUSTOMARY
+
+
 def public_url(kind: str) -> str:
     """The address of the public service of a kind."""
     return _CUSTOMARY[kind][0]
