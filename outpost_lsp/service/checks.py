@@ -213,6 +213,21 @@ def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
     for name, decider in settings.deciders.items():
         if decider.kind != "rules":
             yield _service(outpost, f"decider {name}", decider.base_url, decider.api_key_env)
+    if settings.telemetry.enabled:
+        yield _telemetry(outpost, workspace)
+
+
+def _telemetry(outpost: Outpost, workspace: Workspace) -> Check:
+    if workspace.services.tracing is None:
+        return Check("telemetry", "ok", "no spans are sent: everything is offline")
+    if not has_extra():
+        return Check("telemetry", "fail", EXTRA_MISSING)
+    try:
+        place = collector(workspace.settings, outpost.environment)
+    except OutpostError as error:
+        return Check("telemetry", "fail", error.message)
+    content = "with" if workspace.settings.telemetry.content else "without"
+    return Check("telemetry", "ok", f"spans go to {place}, {content} content")
 
 
 def _service(outpost: Outpost, name: str, base_url: str | None, key_name: str | None) -> Check:
