@@ -56,6 +56,15 @@ _HINTS: Mapping[int, str] = {
     429: "too many requests, or the quota is used up",
     529: "Overloaded: the service cannot take more requests now",
 }
+_LIKE_STATUS: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "not_found_error": 404,
+}
+"""What services say under status 200, in an error that stands in place of the answer."""
 
 
 class Faults:
@@ -107,7 +116,9 @@ class Faults:
         if isinstance(status, int) and 400 <= status < 600:
             # Some gateways hand on the status of the service behind them in the middle of a stream.
             return self.of_status(status)
-        return self._fault("provider", "the service sent an error", "it did not say of a kind that is known", {})
+        known = next((_HINTS[_LIKE_STATUS[kind]] for kind in kinds if kind in _LIKE_STATUS), None)
+        hint = known or "of no kind that is known here; the service's own log may say more"
+        return self._fault("provider", "the service sent an error", hint, {})
 
     def of_transport(
         self, error: httpx.HTTPError | httpx.InvalidURL, *, connect_s: float, silence_s: float
