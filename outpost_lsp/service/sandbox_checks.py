@@ -6,9 +6,12 @@ and MCP servers are looked up, not run. Called by the doctor.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
+
+from anyio import to_thread
 
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.dispatches.diagnosis import ProbeResult, ProbeStatus, diagnose_sandbox
@@ -35,7 +38,10 @@ async def sandbox_checks(
     provider.furnishing = replace(provider.furnishing, setup=(), copy_ignored=(), with_include_file=False)
     async with provider.open(workspace.top, f"doctor-{new_run_id()}") as sandbox:
         programs = programs_of(workspace.settings) if workspace.is_trusted else ()
-        found = await diagnose_sandbox(sandbox.lease, needed=programs, transfers=True)
+        try:
+            found = await diagnose_sandbox(sandbox.lease, needed=programs, transfers=True)
+        finally:
+            await to_thread.run_sync(shutil.rmtree, sandbox.lease.home, True)
     yield "worktree", "ok", f"made and removed in {workspace.layout.worktrees}"
     for check in found.checks:
         yield f"sandbox: {check.name}", _STATUS[check.status], _told(check)

@@ -47,6 +47,7 @@ async def test_DOC_04_a_healthy_workspace_has_no_failure_and_nothing_stays(
     assert project.state() == before
     [workspace] = office.outpost.workspaces
     assert [path.name for path in workspace.layout.worktrees.iterdir() if path.name[0] != "."] == []
+    assert not list(workspace.layout.cache.rglob("doctor-*"))
 
 
 @pytest.mark.parametrize(
