@@ -38,7 +38,7 @@ def _label(handle: Any) -> str:
         if frame is not None:
             places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "ag_await", None)
-    return " > ".join(places[-_SHOWN_FRAMES:]) or str(task)
+    return " > ".join(places[-_SHOWN_FRAMES:]) or f"{task.get_coro().__qualname__}, ended"  # type: ignore[union-attr]
 
 
 def _measure() -> None:
