@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PHASES: Final = {"preparing": "taking the snapshot", "waiting": "waiting for the service"}
 _KEPT_SCOPES: Final = 1_000
 """For how many runs the client's own words are kept; those of older runs are told in the record's."""
 
@@ -135,7 +136,7 @@ class Reporter:
         if run.is_finished and live is not None:
             self._finish(run, live)
         elif live is not None:
-            live.activity = run.status
+            live.activity = _PHASES.get(run.status, run.status)
             self._progress.report(run.id, self._progress_text(live, run.findings))
         self._notify("run", {"run": self.run(run)})
 
@@ -170,7 +171,7 @@ class Reporter:
             case StepEvent():
                 live.step, live.activity = event.index, "asking the model"
             case ToolEvent():
-                live.activity = f"{event.name}"
+                live.activity = f"tool {event.name}"
             case FindingEvent(finding=finding) if finding is not None:
                 live.severities[finding.id] = finding.severity
             case ModelRetryEvent():
