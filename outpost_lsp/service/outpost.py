@@ -252,7 +252,7 @@ class Outpost:
     @asynccontextmanager
     async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
         """A place among the runs at work; the run is `preparing` from then on."""
-        async with self.slots.place(workspace.settings.runs.concurrency):
+        async with self.slots.place(lambda: workspace.settings.runs.concurrency):
             day = self.day_ceiling(workspace, handle)
             if day is not None and (fault := day.check()) is not None:
                 raise fault
@@ -317,7 +317,8 @@ class Outpost:
         """What happened in a run, from its journal; empty when it has none (yet)."""
         workspace, run = self.find_run(run_id)
         path = workspace.journal_path(run.id)
-        return timeline(read_journal(path)) if path.exists() else Timeline()
+        prices = price_table(workspace.settings)
+        return timeline(read_journal(path), prices) if path.exists() else Timeline()
 
     async def steer(self, run_id: str, text: str, subagent: Target = ANYONE) -> Delivery:
         """Give a running agent an instruction; returns once it was received.
