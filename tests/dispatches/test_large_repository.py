@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_REL_15_a_large_repository_has_one_copy_little_memory_and_leaves_the_event_loop_to_others() -> None:
-    program = [sys.executable, "-m", "tests.benchmarks.large_repository", "--files", "6500", "--mib", "50"]
+    program = [sys.executable, "-m", "tests.benchmarks.large_repository", "--files", "8000", "--mib", "50"]
     done = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["ready_s"] < 60
