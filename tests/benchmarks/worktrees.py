@@ -1,8 +1,9 @@
 """What a run costs before and after its agent works, beside git's own: `python -m tests.benchmarks.worktrees [--files N ...]`.
 
-Wall milliseconds in one process, rounds interleaved, medians; a ratio is taken within a round and compared with the goal.
-The repositories are generated below `--scratch` (a tmpfs gives stable ratios; a disk shows the disk). Figures of a busy
-machine are ratios at best.
+Milliseconds in one process, rounds interleaved, medians. Two ratios are taken within a round, of the wall and of the
+processors' time of this process and of every git it starts: the second holds on a busy machine too.
+The repositories are generated below `--scratch` (a tmpfs gives stable ratios; a disk shows the disk). "Without a
+command" is what an agent with file tools leaves: the product knows then which files can differ.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import argparse
 import asyncio
 import os
 import random
+import resource
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from dataclasses import dataclass
 from pathlib import Path
 
 from outpost_lsp.domain.run import ReviewScope
@@ -31,92 +34,102 @@ from tests.support.model_answers import Answer
 from tests.support.model_saying import Received
 from tests.support.model_server import ModelServer
 
-Round = dict[str, float]
-GOALS = {
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds."""
+
+    wall: float
+    cpu: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+
+
+Round = dict[str, Cost]
+GOALS: dict[str, float | None] = {
     "ready to read and edit / worktree add": 0.05,
     "the same with 200 changes / worktree add": 0.20,
     "a full tree on demand / worktree add": 1.2,
     "20 edits out of it / add, write-tree, diff-tree": 0.5,
     "the same when no command ran": 0.1,
+    "the same out of a full tree": None,
     "gone from view / worktree remove": 0.02,
     "to the first request / status": 1.5,
     "the same with 200 changes / status": 1.5,
 }
 
 
-class Clock:
-    """Times what is done, in milliseconds."""
-
-    def __init__(self) -> None:
-        self.ms = 0.0
-
-    async def of(self, work: Awaitable[object]) -> float:
-        start = time.perf_counter()
-        await work
-        return (time.perf_counter() - start) * 1000
+def cpu_ms() -> float:
+    """The processors' time of this process and of those that it waited for."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both) * 1000
 
 
-def git(folder: Path, *arguments: str, index: Path | None = None) -> float:
-    """Milliseconds of one call of git."""
+async def cost(work: Awaitable[object]) -> Cost:
+    """What awaiting something costs."""
+    start, cpu = time.perf_counter(), cpu_ms()
+    await work
+    return Cost((time.perf_counter() - start) * 1000, cpu_ms() - cpu)
+
+
+def git(folder: Path, *arguments: str, index: Path | None = None) -> Cost:
+    """What one call of git costs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     if index is not None:
         environment["GIT_INDEX_FILE"] = str(index)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), cpu_ms()
     subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=environment)
-    return (time.perf_counter() - start) * 1000
+    return Cost((time.perf_counter() - start) * 1000, cpu_ms() - cpu)
 
 
 async def a_round(repository: Repository, scratch: Path, paths: list[str], number: int) -> Round:
     """Every figure of worktrees once."""
-    clock, found = Clock(), {}
+    found: Round = {}
     theirs = scratch / f"theirs-{number}"
     found["worktree add"] = git(repository.top, "worktree", "add", "--quiet", "--detach", str(theirs))
     head = (await take_snapshot(repository, view="head")).commit
     held: list[Worktree] = []
 
-    async def ready(name: str, commit: str) -> None:
-        held.append(await open_worktree(repository, commit, scratch / "ours", run_id=f"{name}-{number}", fill="auto"))
+    async def ready(name: str) -> None:
+        held.append(await open_worktree(repository, head, scratch / "ours", run_id=f"{name}-{number}", fill="auto"))
 
-    found["ready"] = await clock.of(ready("clean", head))
+    found["ready"] = await cost(ready("clean"))
     edits = random.Random(number).sample(paths, min(20, len(paths)))
-    for folder in (theirs, held[0].directory):
-        await held[0].fill() if folder != theirs and held[0].on_demand is None else None
-        for path in edits:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            with (folder / path).open("a") as file:
-                file.write("# edited\n")
-    shutil.copy2(repository.git_dir / "worktrees" / theirs.name / "index", scratch / "index")
-    found["their changes"] = git(theirs, "add", "-A", index=scratch / "index")
-    tree = subprocess.run(
-        ["git", "-C", str(theirs), "write-tree"],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "GIT_INDEX_FILE": str(scratch / "index")},
-    )
-    found["their changes"] += git(theirs, "write-tree", index=scratch / "index")
-    found["their changes"] += git(theirs, "diff-tree", "-r", "-p", "HEAD", tree.stdout.decode().strip())
-    found["changes without a command"] = await clock.of(held[0].changes(touched=edits))
-    if held[0].on_demand is not None:
-        await ready("full", head)
-        found["full"] = await clock.of(held[1].fill())
-        for path in edits:
-            with (held[1].directory / path).open("a") as file:
-                file.write("# edited\n")
-    found["changes"] = await clock.of(held[-1].changes())
-    found["gone"] = await clock.of(held[-1].close(keep=False))
+    edit(theirs, edits)
+    edit(held[0].directory, edits)
+    index = scratch / "index"
+    shutil.copy2(repository.git_dir / "worktrees" / theirs.name / "index", index)
+    found["their changes"] = git(theirs, "add", "-A", index=index) + git(theirs, "write-tree", index=index)
+    found["their changes"] += git(theirs, "diff-index", "-p", "--cached", "HEAD", index=index)
+    found["changes without a command"] = await cost(held[0].changes(touched=edits))
+    found["changes"] = await cost(held[0].changes())
+    await ready("full")
+    found["full"] = await cost(held[1].fill())
+    edit(held[1].directory, edits)
+    found["changes of all"] = await cost(held[1].changes())
+    found["gone"] = await cost(held[1].close(keep=False))
     await held[0].close(keep=False)
     found["worktree remove"] = git(repository.top, "worktree", "remove", "--force", str(theirs))
     return found
 
 
+def edit(folder: Path, paths: list[str]) -> None:
+    """What an agent does."""
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / path).open("a") as file:
+            file.write("# edited\n")
+
+
 async def to_the_first_request(
     repository: Path, scratch: Path, rounds: int, scope: ReviewScope
-) -> list[tuple[float, float]]:
+) -> list[tuple[Cost, Cost]]:
     """The milliseconds of `git status -uall` and those from a review's command to its first request, by round."""
-    reached: list[float] = []
+    reached: list[tuple[float, float]] = []
 
     def answer(_request: Received) -> Answer:
-        reached.append(time.perf_counter())
+        reached.append((time.perf_counter(), cpu_ms()))
         return Answer(text="Done.")
 
     found = []
@@ -127,15 +140,15 @@ async def to_the_first_request(
             await workspace.cleared()
             for _ in range(rounds + 2):
                 status = git(repository, "status", "--porcelain", "-uall")
-                start = time.perf_counter()
+                start, cpu = time.perf_counter(), cpu_ms()
                 run = await (await outpost.review(workspace, scope)).wait()
                 assert run.status == "succeeded", run.error
-                found.append((status, (reached[-1] - start) * 1000))
+                found.append((status, Cost((reached[-1][0] - start) * 1000, reached[-1][1] - cpu)))
     return found[2:]
 
 
-async def measure(files: int, scratch: Path, rounds: int) -> dict[str, tuple[float, float]]:
-    """By figure, the median milliseconds and the median ratio."""
+async def measure(files: int, scratch: Path, rounds: int) -> dict[str, tuple[float, float, float]]:
+    """By figure, the median milliseconds, and the median ratios of wall and processors' time."""
     top = scratch / f"repository-{files}"
     paths = make_repository(top, files)
     repository = await find_repository(top)
@@ -148,37 +161,44 @@ async def measure(files: int, scratch: Path, rounds: int) -> dict[str, tuple[flo
         with (top / path).open("a") as opened:
             opened.write(f"# {number}\n")
         (top / f"new-{number}.py").write_text(f"# {number}\n")
-    dirty = []
-    for number in range(rounds):
-        start = time.perf_counter()
-        snapshot = await take_snapshot(repository)
-        worktree = await open_worktree(
-            repository, snapshot.commit, work / "ours", run_id=f"dirty-{number}", fill="auto"
-        )
-        dirty.append((time.perf_counter() - start) * 1000)
-        await worktree.close(keep=False)
+    dirty = [await of_changed_work(repository, work, number) for number in range(rounds)]
     changed = await to_the_first_request(top, work, rounds, ReviewScope(scope="uncommitted"))
-
-    def ratio(ours: Callable[[Round], float], theirs: str) -> tuple[float, float]:
-        return (
-            statistics.median(ours(one) for one in clean),
-            statistics.median(ours(one) / one[theirs] for one in clean),
-        )
-
-    added = statistics.median(one["worktree add"] for one in clean)
+    added = [one["worktree add"] for one in clean]
+    told = [one["their changes"] for one in clean]
     figures = [
-        ratio(lambda one: one["ready"], "worktree add"),
-        (statistics.median(dirty), statistics.median(dirty) / added),
-        ratio(lambda one: one["ready"] + one.get("full", 0.0), "worktree add"),
-        ratio(lambda one: one["changes"], "their changes"),
-        ratio(lambda one: one["changes without a command"], "their changes"),
-        ratio(lambda one: one["gone"], "worktree remove"),
-        *(
-            (statistics.median(ours for _, ours in one), statistics.median(ours / theirs for theirs, ours in one))
-            for one in (reviews, changed)
-        ),
+        compared([one["ready"] for one in clean], added),
+        compared(dirty, added),
+        compared([one["ready"] + one["full"] for one in clean], added),
+        compared([one["changes"] for one in clean], told),
+        compared([one["changes without a command"] for one in clean], told),
+        compared([one["changes of all"] for one in clean], told),
+        compared([one["gone"] for one in clean], [one["worktree remove"] for one in clean]),
+        *(compared([ours for _, ours in one], [theirs for theirs, _ in one]) for one in (reviews, changed)),
     ]
     return dict(zip(GOALS, figures, strict=True))
+
+
+async def of_changed_work(repository: Repository, scratch: Path, number: int) -> Cost:
+    """A snapshot of what the user changed, and a worktree of it."""
+    held: list[Worktree] = []
+
+    async def ready() -> None:
+        commit = (await take_snapshot(repository)).commit
+        held.append(await open_worktree(repository, commit, scratch / "ours", run_id=f"dirty-{number}", fill="auto"))
+
+    found = await cost(ready())
+    await held[0].close(keep=False)
+    return found
+
+
+def compared(ours: list[Cost], theirs: list[Cost]) -> tuple[float, float, float]:
+    """The median milliseconds of ours, and the median ratios to theirs, round by round."""
+    pairs = list(zip(ours, theirs, strict=True))
+    return (
+        statistics.median(one.wall for one in ours),
+        statistics.median(one.wall / other.wall for one, other in pairs),
+        statistics.median(one.cpu / max(other.cpu, 0.1) for one, other in pairs),
+    )
 
 
 def main() -> None:
@@ -193,11 +213,11 @@ def main() -> None:
         results = {files: asyncio.run(measure(files, scratch, asked.rounds)) for files in asked.files}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    print("| figure | goal | " + " | ".join(f"{files:,} files: ms (ratio)" for files in results) + " |")
+    print("| figure | goal | " + " | ".join(f"{files:,} files: ms (wall, cpu)" for files in results) + " |")
     print("|---" * (len(results) + 2) + "|")
     for name, goal in GOALS.items():
-        cells = (f"{one[name][0]:.1f} ({one[name][1]:.3f})" for one in results.values())
-        print(f"| {name} | {goal} | " + " | ".join(cells) + " |")
+        cells = (f"{one[name][0]:.1f} ({one[name][1]:.3f}, {one[name][2]:.3f})" for one in results.values())
+        print(f"| {name} | {goal or '-'} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
