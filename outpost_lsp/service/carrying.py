@@ -175,9 +175,9 @@ class _Watched:
         async with self._provider.open(folder, run_id) as sandbox:
             if sandbox.snapshot is not None:
                 self._handle.snapshot = sandbox.snapshot.commit
-                self._workspace.runs.save_details(
-                    run_id, {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
-                )
+                known = self._workspace.runs.details(run_id)
+                opened = {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
+                self._workspace.runs.save_details(run_id, known | opened)
                 self._handle.update(base=sandbox.snapshot.head)
             try:
                 yield sandbox

@@ -46,9 +46,13 @@ class PlannedDispatch:
     unsaved: Mapping[str, str] = field(default_factory=dict)
     continuation: Continuation | None = None
     limits: Mapping[str, Any] | None = None
+    finding_id: str | None = None
+    """The finding that it is to settle."""
 
     async def perform(self, handle: RunHandle) -> None:
         """The run's job."""
+        if self.finding_id is not None:
+            self.workspace.runs.save_details(handle.run.id, {"finding": self.finding_id})
         async with self.outpost.place(self.workspace, handle):
             scope = FindingScope(run_id=handle.run.id, agent=self.agent, dismissed=self.workspace.board.dismissal_of)
             assignment = Assignment(
@@ -126,6 +130,7 @@ async def plan_fix(
         title=one_line(f"Fix {finding.path}:{finding.span.start_line + 1}: {finding.title}", _TITLE_LENGTH),
         brief=brief,
         unsaved=unsaved,
+        finding_id=finding_id,
     )
 
 
