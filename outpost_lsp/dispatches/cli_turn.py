@@ -290,7 +290,7 @@ class CliTurns:
             on_receipt=self._options.on_receipt,
             spent=self._progress.usage,
             verbose=self._observation.verbose,
-            attribute_usage=self._options.prices is not None,
+            attribute_usage=self._options.prices is not None or self._options.shared is not None,
             read_only=repair,
         )
 
