@@ -63,6 +63,8 @@ class Assignment:
     """A sandbox that is open already and stays so; otherwise one is opened for the run."""
     is_replay: bool = False
     """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
+    is_quiet: bool = False
+    """What is found is kept by the run and not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,9 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     settings = workspace.settings
     agent = assignment.agent
     handle.note(*agent.notes)
-    publish = _keep_quiet if assignment.is_replay else workspace.board.publish
-    observer = RunObserver(handle, outpost.tell, publish, agent.prices)
+    publish = _keep_quiet if assignment.is_replay or assignment.is_quiet else workspace.board.publish
+    is_shared = bool(Allowance.of(settings.budget.per_day))
+    observer = RunObserver(handle, outpost.tell, publish, agent.prices, is_shared=is_shared)
     sinks: list[Sink] = [observer]
     if not assignment.is_replay:
         sinks += _followers(workspace, handle, agent)
@@ -154,7 +157,7 @@ def _followers(workspace: Workspace, handle: RunHandle, agent: AgentRun | Carrie
 
 
 def _keep_quiet(_finding: Finding) -> None:
-    """A replay shows nothing anew."""
+    """Nothing is shown anew."""
 
 
 class _Watched:

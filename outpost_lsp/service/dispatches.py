@@ -22,6 +22,7 @@ from outpost_lsp.errors import configuration
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
 from outpost_lsp.service.carrying import Assignment, carry, replayed
 from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.rechecking import review_again
 from outpost_lsp.service.timeline import timeline
 from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.tools.findings import FindingScope
@@ -62,6 +63,8 @@ class PlannedDispatch:
                 continuation=self.continuation,
             )
             result = await carry(self.outpost, self.workspace, handle, assignment)
+            if self.finding_id is not None:
+                await review_again(self.outpost, self.workspace, handle, self.finding_id)
             handle.finish("succeeded", text=result.text)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
+from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.landing import ApplyConflict, FileOperation
 from outpost_lsp.domain.run import ChangeCount, Disposition, Run
 from outpost_lsp.errors import OutpostError, configuration
@@ -199,6 +200,8 @@ def _note_fixed(workspace: Workspace, run_id: str, applied: Sequence[str]) -> No
     finding = workspace.finding(finding_id) if isinstance(finding_id, str) else None
     if finding is not None and finding.path in applied:
         workspace.board.mark_fixed(finding.id)
+        for kept in workspace.runs.details(run_id).get("remains") or ():
+            workspace.board.publish(Finding.model_validate(kept))
 
 
 def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersions]) -> bool:
