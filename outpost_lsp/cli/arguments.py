@@ -127,8 +127,15 @@ def _add_review(commands: Any) -> None:
     scope.add_argument("--unstaged", action="store_true", help="what is not staged")
     scope.add_argument("--commit", metavar="REV", help="what one commit changed")
     scope.add_argument("--all", action="store_true", help="every file, changed or not")
+    scope.add_argument(
+        "--patch", metavar="FILE", help="what a patch from elsewhere changes; - reads it from standard input"
+    )
     review.add_argument("--agent", metavar="NAME", help="the agent that reviews (default: [review] agent)")
     review.add_argument("--brief", metavar="TEXT", help="an instruction on top of the agent's own")
+    review.add_argument(
+        "--baseline", metavar="SARIF", help="leave out what is in this earlier SARIF report, by fingerprint"
+    )
+    review.add_argument("--yes", "-y", action="store_true", help="do not ask before a review that costs money")
     _add_report_options(review)
 
 

@@ -69,9 +69,19 @@ class ReviewedFiles:
 
 
 def write_report(
-    run: Run, findings: Sequence[Finding], files: ReviewedFiles, *, top: Path, form: Format, output: str | None
+    run: Run,
+    findings: Sequence[Finding],
+    files: ReviewedFiles,
+    *,
+    top: Path,
+    form: Format,
+    output: str | None,
+    is_compared: bool = False,
 ) -> None:
-    """Print the findings, or write them to the file named by `output`."""
+    """Print the findings, or write them to the file named by `output`.
+
+    `is_compared`: what an earlier report holds was left out, so that all that is here is new.
+    """
     shown = [finding for finding in findings if finding.status != "dismissed"]
     ordered = sorted(shown, key=lambda finding: (finding.path, finding.span.start_line, finding.span.start_character))
     paint = Paint(colour=output is None and wants_colour(sys.stdout))
@@ -86,7 +96,7 @@ def write_report(
             # Written for programs, so it is loaded for them alone.
             from outpost_lsp.reviews.sarif import sarif_log
 
-            log = sarif_log(run, findings, version=__version__)
+            log = sarif_log(run, findings, version=__version__, is_compared=is_compared)
             text = json.dumps(log, ensure_ascii=False, indent=2) + "\n"
     if output is None:
         sys.stdout.write(text)

@@ -83,5 +83,5 @@ async def _set_up(lease: Lease, command: str) -> None:
         raise OutpostError(
             "process",
             f"sandbox.setup: `{one_line(command, 100)}` ended with status {result.status}{last}",
-            {"command": command, "status": result.status},
+            {"command": command, "status": result.status, "stdout": result.stdout, "stderr": result.stderr},
         )

@@ -93,8 +93,8 @@ class SandboxProvider(Protocol):
 class WorktreeSandboxProvider:
     """A detached git worktree of a snapshot, outside the user's folder; commands run on this machine.
 
-    `snapshot` may be one that was taken before, for instance by a review's preparation. `unsaved` maps
-    repository-relative paths to the text of open buffers. `environment` is what commands get; `variables` are found by
+    `repository` is the one that the folder is known to lie in; it is looked for otherwise. `snapshot` may be one that
+    was taken before, for instance by a review's preparation. `unsaved` maps repository-relative paths to the text of open buffers. `environment` is what commands get; `variables` are found by
     name only, by MCP servers and external agents that ask for them.
     With `plain_folders` a folder that is no repository is worked on as a bounded copy (SNAP-09). `lazy` is for agents
     whose tools do everything through the lease, as the built-in ones do: a large repository is then laid out file by
@@ -108,6 +108,7 @@ class WorktreeSandboxProvider:
         self,
         *,
         layout: Layout | None = None,
+        repository: Repository | None = None,
         snapshot: Snapshot | None = None,
         uncommitted: bool = True,
         untracked: bool = True,
@@ -123,6 +124,7 @@ class WorktreeSandboxProvider:
         git_timeout_s: float = 120.0,
     ) -> None:
         self.layout = standard_layout() if layout is None else layout
+        self.repository = repository
         self.snapshot = snapshot
         self.uncommitted = uncommitted
         self.untracked = untracked
@@ -151,7 +153,7 @@ class WorktreeSandboxProvider:
     async def open(self, folder: Path, run_id: str, /) -> AsyncIterator[OpenedSandbox]:
         """Snapshot the repository, open a worktree of it and lend it out."""
         try:
-            repository = await find_repository(folder)
+            repository = self.repository or await find_repository(folder)
         except OutpostError as fault:
             if not self.plain_folders or fault.details.get("reason") != "no-repository":
                 raise
@@ -161,7 +163,9 @@ class WorktreeSandboxProvider:
             layout = self.layout.for_repository(repository.common_dir, worktrees=self.directory)
             snapshot = self.snapshot or await self._snapshot(repository)
             fill: Fill = "auto" if self.lazy else "at once"
-            worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=run_id, fill=fill)
+            worktree = await open_worktree(
+                repository, snapshot.commit, layout.worktrees, run_id=run_id, fill=fill, tree=snapshot.tree
+            )
         async with self._closing(layout, worktree) as opened:
             stand_in = layout.cache / "git" / run_id
             lease = HostLease(
@@ -176,8 +180,6 @@ class WorktreeSandboxProvider:
                 else FilesOnDemand(worktree.directory, worktree.git, worktree.on_demand),
                 prepare=worktree.fill,
             )
-            if self.furnishing.copy_ignored or self.furnishing.with_include_file:
-                await worktree.fill()
             notes = [*snapshot.notes, *worktree.notes]
             sandbox = OpenedSandbox(lease, worktree.directory, worktree.origin, snapshot, worktree, layout, notes)
             sandbox.is_lazy = self.lazy

@@ -36,9 +36,10 @@ from outpost_lsp.workspaces.policy import LifecycleHooks, StageLimits
 from outpost_lsp.workspaces.reading import commits_between, tree_of
 from outpost_lsp.workspaces.variables import file_variables
 from outpost_lsp.workspaces.workspace import OpenedWorkspace
-from outpost_lsp.worktrees.changes import EMPTY_TREE, ChangeSet, changed_files
+from outpost_lsp.worktrees.changes import ChangeSet, changed_files
 from outpost_lsp.worktrees.git import Repository, find_repository, run_git
 from outpost_lsp.worktrees.identity import commit_identity
+from outpost_lsp.worktrees.objects import empty_tree
 
 _CLOSE_S: Final = 10.0
 
@@ -119,7 +120,7 @@ class WorkspaceSandbox(OpenedSandbox):
         if not head:
             return None
         self.commits = await commits_between(workspace.view, self.start, head, deadline_s=limit)
-        base = self.start or EMPTY_TREE
+        base = self.start or empty_tree(head)
         files = await changed_files(workspace.repository, base, head)
         tree = await tree_of(workspace.view, head, deadline_s=limit)
         self.changes = ChangeSet(base, tree, head, files)

@@ -26,6 +26,8 @@ class ReviewScope(Record):
     span: Span | None = None
     base: str | None = None
     revision: str | None = None
+    patch: str | None = None
+    """How people call the patch that `revision` was made of."""
 
 
 class RunError(Record):

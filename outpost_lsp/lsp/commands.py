@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.lsp.protocol import INVALID_PARAMS, REQUEST_FAILED, RequestFault
+from outpost_lsp.lsp.short_details import short_details
 from outpost_lsp.protocol import commands as shapes
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def fault_of(error: OutpostError, fields: frozenset[str] = frozenset()) -> Reque
         name, text = spoken
         return RequestFault(INVALID_PARAMS, f"{name}: {text}")
     data: dict[str, Any] = {"code": error.code, "message": error.message}
-    details = dict(error.details)
+    details = short_details(error.details)
     run_id = details.pop("runId", None)
     if details:
         data["details"] = details

@@ -41,6 +41,7 @@ from outpost_lsp.service.workspace import Workspace
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.server import OutpostServer
+    from outpost_lsp.service.estimates import Estimate
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,10 @@ class Desk:
         for task in self._tasks:
             task.cancel()
         await self._stack.aclose()
+
+    async def confirm_cost(self, cost: Estimate) -> bool:
+        """Ask the person before a review that costs money."""
+        return await self._questions.confirm(f"Outpost: {cost.text}.", "Review")
 
     # Folders and settings
 

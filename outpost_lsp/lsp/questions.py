@@ -45,6 +45,16 @@ class Questions:
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask_all(), name="ask for permission")
 
+    async def confirm(self, text: str, yes: str) -> bool:
+        """Ask for one yes; a question that is dismissed or not answered for long is a no."""
+        params = {"type": _WARNING, "message": without_links(text), "actions": [{"title": yes}, {"title": "Cancel"}]}
+        try:
+            chosen = await self._protocol.ask("window/showMessageRequest", params, self._patience_s)
+        except (RequestFault, TimeoutError) as error:
+            logger.info("a question got no answer and counts as a no: %s", error)
+            return False
+        return isinstance(chosen, dict) and chosen.get("title") == yes
+
     def close(self) -> None:
         """Nobody can answer any more: deny what is left."""
         if self._asking is not None:

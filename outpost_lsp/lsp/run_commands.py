@@ -34,7 +34,14 @@ async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) 
     asked = params.model_dump(by_alias=True, exclude_none=True, include={"scope", "uri", "range", "base", "revision"})
     unsaved = await desk.unsaved(workspace)
     with request(token, asked):
-        handle = await desk.outpost.review(workspace, scope, agent=params.agent, brief=params.brief, unsaved=unsaved)
+        handle = await desk.outpost.review(
+            workspace,
+            scope,
+            agent=params.agent,
+            brief=params.brief,
+            unsaved=unsaved,
+            confirm=desk.confirm_cost,
+        )
     return await answer_run(desk, handle, params)
 
 

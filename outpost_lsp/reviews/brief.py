@@ -68,6 +68,8 @@ def scope_title(scope: ReviewScope, base_name: str) -> str:
             return f"Review of the unstaged changes{where}"
         case "branch":
             return f"Review of the branch against {base_name}{where}"
+        case "commit" if scope.patch is not None:
+            return f"Review of the patch {_shown(scope.patch)}{where}"
         case "commit":
             return f"Review of the commit {scope.revision}{where}"
         case "file":
@@ -88,6 +90,8 @@ def _task(brief: ReviewBrief) -> str:
             text = "the changes that are not staged, unsaved text included"
         case "branch":
             text = f"what this branch, with the uncommitted work, changed since it left {brief.base_name}"
+        case "commit" if brief.scope.patch is not None:
+            text = f"the patch {_shown(brief.scope.patch)}, which is the commit {brief.snapshot} here"
         case "commit":
             text = f"the commit {brief.snapshot}, as it stands at that revision"
         case "file":

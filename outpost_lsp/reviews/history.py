@@ -14,12 +14,9 @@ from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.worktrees.changes import merge_base
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
+from outpost_lsp.worktrees.objects import empty_tree
 from outpost_lsp.worktrees.snapshot import Snapshot, take_snapshot
 
-_EMPTY_TREES: Final = {
-    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
 _DEFAULT_BASES: Final = (
     ("refs/remotes/origin/HEAD", "origin/HEAD"),
     ("refs/heads/main", "main"),
@@ -69,10 +66,10 @@ async def compared_with(
     match scope.scope:
         case "uncommitted":
             snapshot = await working()
-            return Comparison(snapshot=snapshot, base=snapshot.head or empty_tree(snapshot), base_name="HEAD")
+            return Comparison(snapshot=snapshot, base=snapshot.head or empty_tree(snapshot.commit), base_name="HEAD")
         case "staged":
             snapshot = await take_snapshot(repository, view="index", deadline_s=deadline_s)
-            return Comparison(snapshot=snapshot, base=snapshot.head or empty_tree(snapshot), base_name="HEAD")
+            return Comparison(snapshot=snapshot, base=snapshot.head or empty_tree(snapshot.commit), base_name="HEAD")
         case "unstaged":
             index = await take_snapshot(repository, view="index", deadline_s=deadline_s)
             tracked = await _tracked(repository)
@@ -81,7 +78,10 @@ async def compared_with(
             oid = await _resolved(repository, scope.revision or "", "revision")
             snapshot = await take_snapshot(repository, view=oid, deadline_s=deadline_s)
             name = f"the parent of {oid[:12]}" if snapshot.parent else "nothing (it is a first commit)"
-            return Comparison(snapshot=snapshot, base=snapshot.parent or empty_tree(snapshot), base_name=name)
+            notes = () if scope.patch is None else (_applied_to(scope.patch, snapshot),)
+            return Comparison(
+                snapshot=snapshot, base=snapshot.parent or empty_tree(snapshot.commit), base_name=name, notes=notes
+            )
         case "branch":
             return await _branch(repository, scope, await working())
         case _:
@@ -107,9 +107,12 @@ async def messages_between(repository: Repository, scope: ReviewScope, compared:
     return tuple(kept)
 
 
-def empty_tree(snapshot: Snapshot) -> str:
-    """The id of the tree without files, in the repository's own kind of id."""
-    return _EMPTY_TREES[len(snapshot.commit)]
+def _applied_to(patch: str, snapshot: Snapshot) -> str:
+    """What became of a patch: its commit stands on `HEAD`, unless that has the change already."""
+    head = f"HEAD ({snapshot.head[:12]})"
+    if snapshot.parent == snapshot.head:
+        return f"The patch {patch} was applied to {head}."
+    return f"{head} has the change of the patch {patch} already; it is compared with what was before."
 
 
 async def _branch(repository: Repository, scope: ReviewScope, snapshot: Snapshot) -> Comparison:

@@ -25,8 +25,11 @@ _LEVELS: Final[Mapping[Severity, Literal["error", "warning", "note"]]] = {
 }
 
 
-def sarif_log(run: Run, findings: Sequence[Finding], *, version: str) -> dict[str, Any]:
-    """The log, ready to be written as JSON. `version` is the product's."""
+def sarif_log(run: Run, findings: Sequence[Finding], *, version: str, is_compared: bool = False) -> dict[str, Any]:
+    """The log, ready to be written as JSON. `version` is the product's.
+
+    `is_compared`: the findings are those that a baseline does not hold, which each result says of itself.
+    """
     ordered = sorted(findings, key=lambda one: (one.path, one.span.start_line, one.span.start_character, one.code))
     codes = {code: index for index, code in enumerate(sorted({finding.code for finding in ordered}))}
     return {
@@ -46,7 +49,10 @@ def sarif_log(run: Run, findings: Sequence[Finding], *, version: str) -> dict[st
                 "originalUriBaseIds": {_TOP: {"description": {"text": "The top folder of the repository."}}},
                 "columnKind": "unicodeCodePoints",
                 "newlineSequences": ["\r\n", "\n", "\r"],
-                "results": [_result(finding, codes[finding.code]) for finding in ordered],
+                "results": [
+                    _result(finding, codes[finding.code]) | ({"baselineState": "new"} if is_compared else {})
+                    for finding in ordered
+                ],
                 "properties": _run_properties(run),
             }
         ],

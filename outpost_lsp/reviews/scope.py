@@ -18,14 +18,18 @@ from outpost_lsp.domain.anchor import LineRange
 from outpost_lsp.domain.finding import Dismissal, Finding
 from outpost_lsp.domain.permission import normalised_path
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.rule_based.assignment import ScopeFile
 from outpost_lsp.reviews.brief import ReviewBrief, brief_text, scope_title
 from outpost_lsp.reviews.history import Comparison, compared_with, messages_between
 from outpost_lsp.tools.findings import FindingScope, Outside
-from outpost_lsp.worktrees.changes import changed_files, changed_lines, file_at
+from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
+from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.snapshot import Snapshot
+from outpost_lsp.worktrees.together import both
+from outpost_lsp.worktrees.working_tree import why_not_taken
 
 _INSTRUCTIONS_LIMIT: Final = 64 * 1024
 _SHOWN_NAMES: Final = 5
@@ -131,12 +135,18 @@ async def prepare_review(
     )
     excluded = exclusion(settings.exclude, scope.paths)
     notes = [*compared.notes, *compared.snapshot.notes]
-    if scope.scope in CHANGE_SCOPES:
-        files, changed = await _changed(repository, scope, compared, excluded, notes)
-    else:
-        files, changed = await _standing(repository, scope, compared.snapshot, excluded, notes), None
+    rules: list[str] = []
+
+    async def reviewed() -> tuple[tuple[ScopeFile, ...], Mapping[str, Sequence[LineRange]] | None]:
+        if scope.scope in CHANGE_SCOPES:
+            return await _changed(repository, scope, compared, excluded, notes)
+        return await _standing(repository, scope, compared.snapshot, excluded, notes), None
+
+    (files, changed), instructions = await both(
+        reviewed, lambda: _instructions(repository, compared.snapshot, settings.instructions, rules)
+    )
     await _check_paths(repository, scope, compared, files)
-    instructions = await _instructions(repository, compared.snapshot, settings.instructions, notes)
+    notes += rules
     text = brief_text(
         ReviewBrief(
             scope=scope,
@@ -201,7 +211,7 @@ async def _changed(
     excluded: Callable[[str], bool],
     notes: list[str],
 ) -> tuple[tuple[ScopeFile, ...], Mapping[str, Sequence[LineRange]]]:
-    found = await changed_files(repository, compared.base, compared.snapshot.commit, scope.paths)
+    found, lines = await changed_files_and_lines(repository, compared.base, compared.snapshot.commit, scope.paths)
     if compared.tracked is not None:
         # What is not staged at all is no unstaged change of something, as `git diff` sees it.
         found = tuple(file for file in found if file.status != "added" or file.path in compared.tracked)
@@ -216,7 +226,6 @@ async def _changed(
     if not files:
         notes.append(_nothing(scope, compared, found_any=bool(found)))
         return (), {}
-    lines = await changed_lines(repository, compared.base, compared.snapshot.commit, scope.paths)
     return files, {file.path: lines.get(file.path, ()) for file in files}
 
 
@@ -264,7 +273,7 @@ async def _standing(
             continue
         (left_out if excluded(path) else paths).append(path)
     if odd:
-        notes.append(f"Not reviewed, the name is no UTF-8: {odd} files.")
+        notes.append(f"Not reviewed, the name is no UTF-8: {count_of(odd, 'file')}.")
     if left_out:
         notes.append(f"Not reviewed, excluded by review.exclude: {_named(left_out)}.")
     if not paths and not scope.paths:
@@ -293,16 +302,18 @@ async def _check_paths(
             if (await run_git(repository, arguments, check=True, max_output=1 << 20)).stdout:
                 break
         else:
-            raise configuration(f"paths: {await _why_unknown(repository, path)}", field="paths", path=path)
+            raise configuration(f"paths: {await _why_unknown(repository, scope, path)}", field="paths", path=path)
         if one_file:
             raise configuration(f"paths: {path} is not a file that can be reviewed", field="paths", path=path)
 
 
-async def _why_unknown(repository: Repository, path: str) -> str:
+async def _why_unknown(repository: Repository, scope: ReviewScope, path: str) -> str:
     # This command takes names only and refuses the literal form of pathspecs.
     ignored = await run_git(repository, ["check-ignore", "--quiet", "--", path], glob_pathspecs=True)
     if ignored.status == 0:
         return f"{path} is ignored by git, so it is no part of what is reviewed"
+    if scope.scope not in {"commit", "staged"} and (reason := await why_not_taken(repository, path)) is not None:
+        return reason
     return f"there is no {path} in what is reviewed"
 
 
@@ -316,10 +327,13 @@ async def _instructions(
 ) -> tuple[tuple[str, str], ...]:
     """The written rules of the project, by file; each note says which were used and which were not (U-16)."""
     used: list[tuple[str, str]] = []
+    present = await _standing_names(repository, snapshot.commit, names)
     for name in names:
         path = normalised_path(name)
         if not path:
             notes.append(f"Instructions of {name} were not used: it is no path inside the repository.")
+            continue
+        if path not in present:
             continue
         try:
             data = await file_at(repository, snapshot.commit, path, _INSTRUCTIONS_LIMIT)
@@ -335,6 +349,15 @@ async def _instructions(
         used.append((path, text))
         notes.append(f"Instructions used: {path}.")
     return tuple(used)
+
+
+async def _standing_names(repository: Repository, commit: str, names: Sequence[str]) -> frozenset[str]:
+    """Those of the names that stand in the commit at all; most projects have none of them."""
+    paths = [path for name in names if (path := normalised_path(name))]
+    if not paths:
+        return frozenset()
+    listing = await run_git(repository, ["ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *paths])
+    return frozenset(listing.stdout.decode(errors="replace").split("\0"))
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from outpost_lsp.config.build import AgentRun
 from outpost_lsp.config.keys import key_variables, service_key_variables
 from outpost_lsp.dispatches.dispatch import dispatch
 from outpost_lsp.dispatches.furnishing import Furnishing
-from outpost_lsp.dispatches.observe import ObservationHub
+from outpost_lsp.dispatches.observe import ObservationHub, Sink
 from outpost_lsp.dispatches.options import AnyAgent, Continuation, Journal
 from outpost_lsp.dispatches.recording import ReplayAgent
 from outpost_lsp.dispatches.result import DispatchResult
@@ -88,6 +88,9 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     handle.note(*agent.notes)
     publish = _keep_quiet if assignment.is_replay else workspace.board.publish
     observer = RunObserver(handle, outpost.tell, publish, agent.prices)
+    sinks: list[Sink] = [observer]
+    if not assignment.is_replay:
+        sinks += _followers(workspace, handle, agent)
     provider = sandbox_provider(
         outpost, workspace, snapshot=assignment.snapshot, unsaved=assignment.unsaved, keep=assignment.keep
     )
@@ -101,7 +104,7 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
             assignment.brief,
             sandbox_provider=sandboxes if assignment.sandbox is None else None,
             sandbox=assignment.sandbox,
-            observation=ObservationHub([observer], verbose=settings.runs.verbose),
+            observation=ObservationHub(sinks, verbose=settings.runs.verbose),
             steering=steering,
             continuation=assignment.continuation,
             watchdog=agent.watchdog,
@@ -138,6 +141,16 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
         **_changes(result.changes),
     )
     return result
+
+
+def _followers(workspace: Workspace, handle: RunHandle, agent: AgentRun | Carried) -> list[Sink]:
+    """Who follows the run besides; what keeps spans from being made keeps no run from being carried out."""
+    tracing = workspace.services.tracing
+    try:
+        return [] if tracing is None else [tracing.sink(agent.redact)]
+    except OutpostError as error:
+        handle.note(error.message)
+        return []
 
 
 def _keep_quiet(_finding: Finding) -> None:
@@ -196,6 +209,7 @@ def sandbox_provider(
     sandbox, keys = workspace.settings.sandbox, service_key_variables(workspace.settings)
     return WorktreeSandboxProvider(
         layout=outpost.layout,
+        repository=workspace.repository if workspace.has_repository else None,
         snapshot=snapshot,
         uncommitted=sandbox.uncommitted,
         untracked=sandbox.untracked,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +24,10 @@ from outpost_lsp.harness.steering import ANYONE, Delivery, Target
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
+from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.live import Job, LiveRuns
-from outpost_lsp.service.reviews import plan_review
+from outpost_lsp.service.reviews import PlannedFolderReview, PlannedReview, plan_review
 from outpost_lsp.service.signals import Listener, Signal
 from outpost_lsp.service.slots import Slots
 from outpost_lsp.service.timeline import Timeline, timeline
@@ -166,14 +167,35 @@ class Outpost:
         agent: str | None = None,
         brief: str | None = None,
         unsaved: Mapping[str, str] | None = None,
+        confirm: Callable[[Estimate], Awaitable[bool]] | None = None,
     ) -> RunHandle:
         """Start a review. What names nothing (an agent, a revision, a path) is a `configuration` fault and starts nothing.
 
-        `unsaved` holds the texts of open, changed documents by their path in the repository.
+        `unsaved` holds the texts of open, changed documents by their path in the repository. `confirm` is asked before a
+        review of the whole workspace that costs money; without its yes nothing starts, which is an `aborted` fault.
         """
+        planned = await self.plan_review(workspace, scope, agent=agent, brief=brief, unsaved=unsaved)
+        cost = None if confirm is None else await planned.estimate()
+        if confirm is not None and cost is not None and not await confirm(cost):
+            raise OutpostError("aborted", "the review was not started: nobody agreed to what it costs")
+        return self.start_review(planned, scope)
+
+    async def plan_review(
+        self,
+        workspace: Workspace,
+        scope: ReviewScope,
+        *,
+        agent: str | None = None,
+        brief: str | None = None,
+        unsaved: Mapping[str, str] | None = None,
+    ) -> PlannedReview | PlannedFolderReview:
+        """Check and prepare a review without starting it; as `review` does first."""
         name = agent or workspace.settings.review.agent
-        planned = await plan_review(self, workspace, scope, name, brief, unsaved or {})
-        return self.start(workspace, "review", name, planned.title, planned.perform, scope=scope)
+        return await plan_review(self, workspace, scope, name, brief, unsaved or {})
+
+    def start_review(self, planned: PlannedReview | PlannedFolderReview, scope: ReviewScope) -> RunHandle:
+        """Start what was planned for a scope."""
+        return self.start(planned.workspace, "review", planned.agent, planned.title, planned.perform, scope=scope)
 
     async def run_agent(
         self, workspace: Workspace, agent: str, brief: str, *, unsaved: Mapping[str, str] | None = None

@@ -21,6 +21,7 @@ from outpost_lsp.errors import configuration
 from outpost_lsp.reviews.brief import scope_title
 from outpost_lsp.reviews.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
 from outpost_lsp.service.carrying import Assignment, carry, sandbox_provider
+from outpost_lsp.service.estimates import Estimate, estimate, files_and_bytes, folder_files_and_bytes
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository
@@ -46,6 +47,14 @@ class PlannedReview:
     def title(self) -> str:
         """The run in one line."""
         return self.prepared.title
+
+    async def estimate(self) -> Estimate | None:
+        """What it takes at least, for a review of the whole workspace by a model that has a price."""
+        if self.prepared.scope.scope != "workspace" or self.outpost.offline or self.prepared.is_empty:
+            return None
+        snapshot = self.prepared.snapshot.commit
+        counted = await files_and_bytes(self.workspace.repository, snapshot, self.prepared.scope.paths)
+        return estimate(self.workspace.settings, self.agent, *counted)
 
     async def perform(self, handle: RunHandle) -> None:
         """The run's job."""
@@ -115,6 +124,13 @@ class PlannedFolderReview:
     unsaved: Mapping[str, str]
 
     @property
+    async def estimate(self) -> Estimate | None:
+        """What it takes at least, for a review of the whole folder by a model that has a price."""
+        if self.scope.scope != "workspace" or self.outpost.offline:
+            return None
+        counted = await folder_files_and_bytes(self.workspace.folder, self.scope.paths)
+        return estimate(self.workspace.settings, self.agent, *counted)
+
     def title(self) -> str:
         """The run in one line."""
         return scope_title(self.scope, "")

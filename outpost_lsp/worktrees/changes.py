@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
-from anyio import to_thread
 
 from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
@@ -24,8 +23,7 @@ from outpost_lsp.worktrees.working_tree import Scan, named, scan_paths, scan_wor
 
 ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
 
-EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
+_UNCOUNTED = (0, 0, False)
 _STATUS: Final[Mapping[str, ChangeStatus]] = {
     "A": "added",
     "M": "modified",
@@ -33,12 +31,9 @@ _STATUS: Final[Mapping[str, ChangeStatus]] = {
     "D": "deleted",
     "R": "renamed",
 }
-_HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
-_RENAMES = ("--find-renames=50%", "-l0")
-_GITLINK = "160000"
-_LONGEST_DIFF = 256 * 1024 * 1024
-_LONGEST_LISTING = 1 << 30
-_EMPTY_TREE_SHA256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+_OBJECT_NAME = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+RENAMES: Final = ("--find-renames=50%", "-l0")
+LONGEST_LISTING: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +121,13 @@ async def patch(repository: Repository, base: str, commit: str, paths: Sequence[
         "-p",
         "--binary",
         "--full-index",
-        *_RENAMES,
-        _side(base, commit),
-        _side(commit, base),
+        *RENAMES,
+        base,
+        commit,
         "--",
         *paths,
     ]
-    result = await _compared(repository, arguments, max_output)
+    result = await compared(repository, arguments, max_output)
     if result.truncated:
         raise OutpostError("limit", f"The patch is larger than {max_output} bytes.", {"limit": "patch"})
     return result.stdout
@@ -145,24 +140,6 @@ async def changed_files(
     return (await _compare(repository, base, commit, paths))[0]
 
 
-async def changed_lines(
-    repository: Repository, base: str, commit: str, paths: Sequence[str] = ()
-) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    """The lines of the new side that differ, as half-open ranges from 0; deletions alone give an empty range.
-
-    A file that is new counts whole; a binary or deleted one has no ranges.
-    """
-    sides = [_side(base, commit), _side(commit, base), "--", *paths]
-    arguments = ["diff-tree", "-r", *_RENAMES]
-    listing = await _compared(repository, [*arguments, "-z", "--raw", *sides], _LONGEST_LISTING)
-    # Without -z names are quoted, so that a name with a line break cannot pass for a hunk.
-    arguments += ["-p", "-U0", "--diff-algorithm=histogram"]
-    result = await _compared(repository, [*arguments, *sides], _LONGEST_DIFF)
-    if result.truncated or listing.truncated:
-        raise OutpostError("limit", "The diff is larger than 256 MiB; review fewer paths.", {"limit": "diff"})
-    return await to_thread.run_sync(_changed_lines, listing.stdout, result.stdout)
-
-
 async def merge_base(repository: Repository, first: str, second: str) -> str | None:
     """The best common ancestor of two commits, or `None` when their histories never met."""
     result = await run_git(repository, ["merge-base", "--end-of-options", first, second])
@@ -171,31 +148,13 @@ async def merge_base(repository: Repository, first: str, second: str) -> str | N
     return result.stdout.decode("ascii").split("\n")[0].strip() or None
 
 
-async def default_base(repository: Repository) -> tuple[str, str]:
-    """What a branch is compared with: its upstream, else `origin`'s default branch, else `main` or `master`.
-
-    The commit and the name it was found under; `configuration` when there is none.
-    """
-    candidates = ["@{upstream}", "refs/remotes/origin/HEAD"]
-    candidates += [f"refs/{place}/{name}" for name in ("main", "master") for place in ("remotes/origin", "heads")]
-    for candidate in candidates:
-        arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", f"{candidate}^{{commit}}"]
-        result = await run_git(repository, arguments)
-        if result.status == 0:
-            name = await run_git(repository, ["rev-parse", "--abbrev-ref", candidate])
-            shown = name.stdout.decode("utf-8", "replace").strip() if name.status == 0 else ""
-            return result.stdout.decode("ascii").strip(), shown or candidate
-    raise OutpostError(
-        "configuration", f"{repository.top} has no upstream, origin, main or master to compare with; name a base."
-    )
-
-
 async def file_at(repository: Repository, commit: str, path: str, limit: int) -> bytes | None:
     """The content of a regular file or the target of a link in a commit; `None` when there is no such file.
 
     `workspace` with reason `size` when it is larger than `limit` bytes.
     """
-    oid = await resolve_commit(repository, commit)
+    # A whole name of an object is one already; git says it when there is none.
+    oid = commit if _OBJECT_NAME.fullmatch(commit) else await resolve_commit(repository, commit)
     listing = await run_git(repository, ["ls-tree", "-z", "-l", "--full-tree", oid, "--", path], check=True)
     entry, _, name = listing.stdout.rstrip(b"\0").partition(b"\t")
     fields = entry.split()
@@ -246,28 +205,10 @@ def _too_slow(worktree: Repository, deadline_s: float) -> OutpostError:
     return OutpostError("timeout", f"Collecting the changes in {worktree.top} took longer than {deadline_s:g} s.")
 
 
-async def _compared(repository: Repository, arguments: Sequence[str], max_output: int) -> GitResult:
+async def compared(repository: Repository, arguments: Sequence[str], max_output: int) -> GitResult:
     """Compare trees without the index, which costs time to read and can be broken."""
     absent = repository.git_dir / "outpost-no-index"
     return await run_git(repository, arguments, index=absent, check=True, max_output=max_output)
-
-
-def _side(oid: str, other: str) -> str:
-    """The object to compare; the empty tree has another name where names are SHA-256."""
-    return _EMPTY_TREE_SHA256 if oid == EMPTY_TREE and len(other) == 64 else oid
-
-
-def _changed_lines(listing: bytes, diff: bytes) -> Mapping[str, tuple[tuple[int, int], ...]]:
-    sections = iter(re.split(rb"(?m)^diff --git ", diff)[1:])
-    ranges: dict[str, tuple[tuple[int, int], ...]] = {}
-    for status, _, new_mode, _, _, names in _raw_entries(listing):
-        if status == "T":
-            next(sections)  # A change of kind is shown as a deletion and a new file.
-        section = next(sections)
-        path = _text(names[-1])
-        if path is not None and status != "D" and new_mode != _GITLINK:
-            ranges[path] = tuple(_new_side(section))
-    return ranges
 
 
 async def _compare(
@@ -279,29 +220,37 @@ async def _compare(
         "-z",
         "--raw",
         "--numstat",
-        *_RENAMES,
-        _side(base, commit),
-        _side(commit, base),
+        *RENAMES,
+        base,
+        commit,
         "--",
         *paths,
     ]
-    output = (await _compared(repository, arguments, _LONGEST_LISTING)).stdout
-    entries = list(_raw_entries(output))
-    numbers = _numstat(output, sum(len(entry[-1]) + 1 for entry in entries))
+    return _listed((await compared(repository, arguments, LONGEST_LISTING)).stdout, counted=True)
+
+
+def files_of(listing: bytes) -> tuple[ChangedFile, ...]:
+    """The files of a `-z --raw` listing, sorted by path; their lines are not counted."""
+    return _listed(listing, counted=False)[0]
+
+
+def _listed(output: bytes, *, counted: bool) -> tuple[tuple[ChangedFile, ...], tuple[bytes, ...]]:
+    entries = list(raw_entries(output))
+    numbers = _numstat(output, sum(len(entry[-1]) + 1 for entry in entries)) if counted else [_UNCOUNTED] * len(entries)
     files = []
     odd = []
     for (status, *sides, names), (insertions, deletions, binary) in zip(entries, numbers, strict=True):
-        texts = [_text(name) for name in names]
+        texts = [text_of(name) for name in names]
         path, old_path = texts[-1], texts[0] if len(texts) == 2 else None
         if path is None or None in texts:
             odd.append(names[-1])
             continue
-        known = ["" if set(side) == {"0"} else side for side in sides]
+        known = ["" if set(one) == {"0"} else one for one in sides]
         files.append(ChangedFile(path, _STATUS[status], old_path, insertions, deletions, binary, *known))
     return tuple(sorted(files, key=lambda file: file.path)), tuple(odd)
 
 
-def _raw_entries(output: bytes) -> list[tuple[str, str, str, str, str, tuple[bytes, ...]]]:
+def raw_entries(output: bytes) -> list[tuple[str, str, str, str, str, tuple[bytes, ...]]]:
     """The raw records at the start of `-z` output: status letter, the modes, the object names, and one or two names."""
     fields = output.split(b"\0")
     entries = []
@@ -327,19 +276,8 @@ def _numstat(output: bytes, skip: int) -> list[tuple[int, int, bool]]:
     return numbers
 
 
-def _new_side(section: bytes) -> list[tuple[int, int]]:
-    ranges = []
-    for line in section.split(b"\n"):
-        match = _HUNK.match(line) if line.startswith(b"@@ ") else None
-        if match is not None:
-            count = 1 if match[2] is None else int(match[2])
-            # With no new line the number names the line before the place.
-            start = int(match[1]) if count == 0 else int(match[1]) - 1
-            ranges.append((start, start + count))
-    return ranges
-
-
-def _text(name: bytes) -> str | None:
+def text_of(name: bytes) -> str | None:
+    """A name as text; `None` when it is no UTF-8."""
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:

@@ -118,15 +118,21 @@ async def object_reader(repository: Repository) -> AsyncIterator[ObjectReader]:
         yield ObjectReader(process)
 
 
-async def write_tree(repository: Repository, base: str, changes: Changes) -> str:
-    """The tree that a base tree (empty for none) becomes by the changes, written with the trees on the way."""
+async def write_tree(repository: Repository, base: str, changes: Changes, reader: ObjectReader | None = None) -> str:
+    """The tree that a base tree (empty for none) becomes by the changes, written with the trees on the way.
+
+    `reader` is one that is open already.
+    """
     root = _Folder()
     for path, entry in changes.items():
         root.put(path.split(b"/"), entry)
     length = len(base) or await _name_length(repository)
     algorithm = "sha256" if length == 64 else "sha1"
     trees: list[dict[bytes, Entry]] = []
-    async with object_reader(repository) as reader:
+    if reader is None:
+        async with object_reader(repository) as own:
+            known = await _on_the_way(own, root, base)
+    else:
         known = await _on_the_way(reader, root, base)
     top = _rebuild(known, root, base, trees, algorithm)
     if top is None:
@@ -134,6 +140,11 @@ async def write_tree(repository: Repository, base: str, changes: Changes) -> str
         top = _oid({}, algorithm)
     await _write(repository, trees)
     return top
+
+
+def empty_tree(like: str) -> str:
+    """The name of the tree that holds nothing, in the kind of name that `like` has: SHA-1 or SHA-256."""
+    return _oid({}, "sha256" if len(like) == 64 else "sha1")
 
 
 def parse_tree(content: bytes, width: int) -> dict[bytes, Entry]:

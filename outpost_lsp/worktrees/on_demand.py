@@ -27,6 +27,7 @@ from outpost_lsp.worktrees.git import MAX_OUTPUT, Repository, open_git, run_git
 from outpost_lsp.worktrees.objects import TREE_MODE, Entry, ObjectReader, object_reader
 from outpost_lsp.worktrees.private_index import private_index
 from outpost_lsp.worktrees.repository import ON_DEMAND_MARK
+from outpost_lsp.worktrees.snapshot import tree_name
 from outpost_lsp.worktrees.working_tree import scan_working_tree
 
 ROOT_ONLY: Final = ON_DEMAND_MARK + b"/*\n!/*/\n"
@@ -62,12 +63,12 @@ async def pays(repository: Repository, commit: str) -> bool:
 class OnDemand:
     """The part of a worktree that is not laid out yet, by repository-relative paths that are free of links."""
 
-    def __init__(self, view: Repository, origin: Repository, commit: str) -> None:
+    def __init__(self, view: Repository, origin: Repository, commit: str, tree: str = "") -> None:
         self.is_full = False
         self._view = view
         self._origin = origin
         self._commit = commit
-        self._root = ""
+        self._root = tree
         self._removed: set[str] = set()
         self._trees: OrderedDict[str, dict[bytes, Entry]] = OrderedDict()
         self._stack = AsyncExitStack()
@@ -81,8 +82,8 @@ class OnDemand:
         await to_thread.run_sync(_write, patterns, ROOT_ONLY)
         self._view = self._view.at(self._view.top, self._view.git_dir)
         await run_git(self._view, ["read-tree", "--reset", "-u", self._commit], check=True)
-        root = await run_git(self._view, ["rev-parse", "--verify", f"{self._commit}^{{tree}}"], check=True)
-        self._root = root.stdout.decode("ascii").strip()
+        if not self._root:
+            self._root = await tree_name(self._view, self._commit)
 
     @property
     def view(self) -> Repository:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.hardening import Setting
+from outpost_lsp.worktrees.hardening import Setting, configuration_files, signature
 
 ON_DEMAND_MARK = b"# outpost: filled on demand\n"
 
@@ -72,7 +72,17 @@ class Repository:
     def at(self, directory: Path, git_dir: Path) -> Repository:
         """The same repository with another work tree and git directory."""
         settings = on_demand_settings(git_dir)
-        return replace(self, top=directory, git_dir=git_dir, prefix="", overrides=Overrides(), settings=settings)
+        overrides = self._shared_overrides(git_dir)
+        return replace(self, top=directory, git_dir=git_dir, prefix="", overrides=overrides, settings=settings)
+
+    def _shared_overrides(self, git_dir: Path) -> Overrides:
+        """What is known of the configuration, for another work tree: all of it, unless it asks which work tree it is for."""
+        known = self.overrides
+        asks = any(setting.key.startswith(("includeif.", "extensions.worktreeconfig")) for setting in known.settings)
+        if asks or not known.files or signature(known.files) != known.stamp:
+            return Overrides()
+        files = configuration_files(self.environment, git_dir, self.common_dir, known.settings)
+        return Overrides(files, signature(files), known.settings, known.values)
 
 
 def on_demand_settings(git_dir: Path) -> tuple[tuple[str, str], ...]:

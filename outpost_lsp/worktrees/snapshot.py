@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
+from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
-from outpost_lsp.worktrees.objects import Entry, write_tree
+from outpost_lsp.worktrees.index_file import read_index
+from outpost_lsp.worktrees.objects import Entry, object_reader, write_tree
 from outpost_lsp.worktrees.private_index import private_index, writing
+from outpost_lsp.worktrees.together import both
 from outpost_lsp.worktrees.unsaved import add_unsaved
 from outpost_lsp.worktrees.working_tree import Scan, entries_of, scan_working_tree, take_files
 
@@ -64,9 +67,9 @@ async def take_snapshot(
         with anyio.fail_after(deadline_s):
             if view not in {"working", "index"}:
                 return await _existing(repository, "HEAD" if view == "head" else view)
-            scan = await scan_working_tree(repository, untracked=view == "working")
+            scan, head = await _scanned(repository, untracked=view == "working")
             if view == "index":
-                return await _commit_of(repository, scan.only_staged(), max_untracked=0)
+                return await _commit_of(repository, scan.only_staged(), head, max_untracked=0)
             if not uncommitted:
                 scan = scan.without_changes()
             if not untracked:
@@ -74,6 +77,7 @@ async def take_snapshot(
             return await _commit_of(
                 repository,
                 scan,
+                head,
                 max_untracked=max_untracked_mib << 20,
                 unsaved=unsaved or {},
                 untracked=untracked,
@@ -97,6 +101,12 @@ async def head_and_tree(repository: Repository) -> tuple[str, str]:
     return (head, tree) if result.status == 0 else ("", "")
 
 
+async def tree_name(repository: Repository, commit: str) -> str:
+    """The tree of a commit."""
+    result = await run_git(repository, ["rev-parse", "--verify", f"{commit}^{{tree}}"], check=True)
+    return result.stdout.decode("ascii").strip()
+
+
 async def tree_of(
     repository: Repository,
     scan: Scan,
@@ -110,12 +120,13 @@ async def tree_of(
     if base and not (scan.staged or scan.changed or scan.deleted or scan.untracked or scan.nested or unsaved):
         return base, ()
     changes: dict[bytes, Entry | None] = {**scan.staged, **dict.fromkeys((*scan.changed, *scan.deleted))}
-    async with private_index() as index, writing(repository):
+    async with private_index() as index, writing(repository), object_reader(repository) as reader:
         notes = await take_files(repository, index, scan, max_untracked=max_untracked)
         if unsaved:
             notes += await add_unsaved(repository, index, unsaved, scan, base, untracked=untracked)
-        changes |= await entries_of(repository, index)
-        return await write_tree(repository, base, changes), notes
+        known = await to_thread.run_sync(read_index, index, len(base) // 2) if base else None
+        changes |= await entries_of(repository, index) if known is None else known
+        return await write_tree(repository, base, changes, reader), notes
 
 
 async def commit_tree(repository: Repository, tree: str, parent: str, message: str) -> str:
@@ -135,15 +146,27 @@ async def _existing(repository: Repository, revision: str) -> Snapshot:
     return Snapshot(commit, tree, head, parents[0] if parents else "")
 
 
+async def _scanned(repository: Repository, *, untracked: bool) -> tuple[Scan, tuple[str, str]]:
+    """The scan, and the commit that it compares with and its tree; asked for side by side."""
+    head, scan = await both(
+        lambda: head_and_tree(repository), lambda: scan_working_tree(repository, untracked=untracked)
+    )
+    if head[0] != scan.head:
+        # Somebody committed in between: what differs belongs to the commit that the comparison was made with.
+        head = (scan.head, await tree_name(repository, scan.head)) if scan.head else ("", "")
+    return scan, head
+
+
 async def _commit_of(
     repository: Repository,
     scan: Scan,
+    known_head: tuple[str, str],
     *,
     max_untracked: int,
     unsaved: Mapping[str, str | bytes] | None = None,
     untracked: bool = True,
 ) -> Snapshot:
-    head, base = await head_and_tree(repository)
+    head, base = known_head
     tree, notes = await tree_of(
         repository, scan, base, max_untracked=max_untracked, unsaved=unsaved, untracked=untracked
     )

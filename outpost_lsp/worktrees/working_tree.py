@@ -18,6 +18,7 @@ from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, failed, run_git
+from outpost_lsp.worktrees.index_file import write_index
 from outpost_lsp.worktrees.objects import Entry
 
 _NAMED_IN_A_NOTE = 10
@@ -40,11 +41,13 @@ class Scan:
     """A folder ends in a slash and stands for all that is in it."""
     nested: tuple[bytes, ...] = ()
     """Repositories of their own that the index does not know; they end in a slash."""
+    head: str | None = None
+    """The commit that the index was compared with; empty where there is none, `None` when it is not known."""
 
     def without_changes(self) -> Scan:
         """The untracked files alone, but for those that `HEAD` has."""
         fresh = tuple(path for path in self.untracked if path not in self.staged)
-        return Scan(untracked=fresh, ignored=self.ignored, nested=self.nested)
+        return Scan(untracked=fresh, ignored=self.ignored, nested=self.nested, head=self.head)
 
     def without_untracked(self) -> Scan:
         """What git tracks alone."""
@@ -54,14 +57,14 @@ class Scan:
         """The index alone; a conflict has no staged content, so that its files stay in (SNAP-02)."""
         changed = {path: entry for path, entry in self.changed.items() if path in self.unmerged}
         deleted = tuple(path for path in self.deleted if path in self.unmerged)
-        return Scan(self.staged, changed, deleted, self.unmerged)
+        return Scan(self.staged, changed, deleted, self.unmerged, head=self.head)
 
 
 async def scan_working_tree(
     repository: Repository, *, index: Path | None = None, untracked: bool = True, ignored: bool = True
 ) -> Scan:
     """Compare the files with the repository's index, or another one, and that with `HEAD`; nothing is written."""
-    arguments = ["status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind"]
+    arguments = ["status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--no-ahead-behind"]
     arguments.append("--untracked-files=all" if untracked else "--untracked-files=no")
     if ignored and untracked:
         arguments.append("--ignored=matching")
@@ -112,16 +115,11 @@ async def take_files(repository: Repository, index: Path, scan: Scan, *, max_unt
     An entry of the index that was compared with comes first, since the conversion of line ends looks at it.
     """
     sorted_out = await to_thread.run_sync(_sort_out, repository.top, scan, max_untracked)
-    await put_entries(repository, index, {path: entry for path, entry in scan.changed.items() if entry is not None})
+    known = {path: entry for path, entry in scan.changed.items() if entry is not None}
+    if known:
+        await to_thread.run_sync(write_index, index, known)
     refused = await _update(repository, index, sorted_out.taken)
     return (*sorted_out.notes, *(f"Left out, git cannot read it: {shown(path)} ({why})." for path, why in refused))
-
-
-async def put_entries(repository: Repository, index: Path, entries: Mapping[bytes, Entry]) -> None:
-    """Put known blobs into an index."""
-    if entries:
-        lines = b"".join(b"%s %s 0\t%s\0" % (e.mode, e.oid.encode("ascii"), path) for path, e in entries.items())
-        await run_git(repository, ["update-index", "-z", "--index-info"], index=index, stdin=lines, check=True)
 
 
 async def entries_of(repository: Repository, index: Path, paths: Collection[bytes] = ()) -> dict[bytes, Entry]:
@@ -162,6 +160,7 @@ def _parse(listing: bytes) -> Scan:
     deleted: list[bytes] = []
     unmerged: list[bytes] = []
     others: dict[bytes, list[bytes]] = {b"untracked": [], b"ignored": [], b"nested": []}
+    head: str | None = None
     for line in listing.split(b"\0"):
         match line[:2]:
             case b"1 ":
@@ -180,11 +179,15 @@ def _parse(listing: bytes) -> Scan:
                     deleted.append(fields[10])
                 else:
                     changed[fields[10]] = None
+            case b"# " if line.startswith(b"# branch.oid "):
+                oid = line.removeprefix(b"# branch.oid ")
+                head = "" if oid == b"(initial)" else oid.decode("ascii")
             case b"? ":
                 others[b"nested" if line.endswith(b"/") else b"untracked"].append(line[2:])
             case b"! ":
                 others[b"ignored"].append(line[2:])
-    return Scan(staged, changed, tuple(deleted), tuple(unmerged), *(tuple(paths) for paths in others.values()))
+    untracked, ignored, nested = (tuple(paths) for paths in others.values())
+    return Scan(staged, changed, tuple(deleted), tuple(unmerged), untracked, ignored, nested, head)
 
 
 def _present(top: Path, names: Iterable[str]) -> tuple[list[bytes], list[bytes]]:
@@ -242,6 +245,22 @@ def _ordinary(top: Path, paths: Iterable[bytes]) -> tuple[dict[bytes, int | None
         else:
             odd.append(path)
     return good, odd
+
+
+async def why_not_taken(repository: Repository, path: str) -> str | None:
+    """Why what stands at `path` beside the repository cannot be taken in, and what helps; `None` where nothing is odd."""
+    return await to_thread.run_sync(_why_not_taken, repository.top, path)
+
+
+def _why_not_taken(top: Path, path: str) -> str | None:
+    if _ordinary(top, [os.fsencode(path)])[0]:
+        full = top / path
+        if full.is_dir() and not full.is_symlink() and not os.access(full, os.R_OK | os.X_OK):
+            return f"{path} may not be read by this user; check the permissions of the folder"
+        return None
+    if stat.S_ISREG((top / path).lstat().st_mode):
+        return f"{path} may not be read by this user; check the permissions of the file"
+    return f"{path} is neither a file nor a folder, so there is no text to review"
 
 
 async def _update(repository: Repository, index: Path, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:

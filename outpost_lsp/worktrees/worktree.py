@@ -32,6 +32,7 @@ from outpost_lsp.worktrees.on_demand import OnDemand, pays
 from outpost_lsp.worktrees.private_index import writing
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.submodules import lay_out_submodules
+from outpost_lsp.worktrees.together import both
 
 _log = logging.getLogger(__name__)
 
@@ -123,12 +124,13 @@ class Leftover:
 
 
 async def open_worktree(
-    repository: Repository, commit: str, directory: Path, *, run_id: str, fill: Fill = "at once"
+    repository: Repository, commit: str, directory: Path, *, run_id: str, fill: Fill = "at once", tree: str = ""
 ) -> Worktree:
     """A detached worktree of `commit` at ``directory/run_id``, locked in this process's name.
 
     With `fill` other than ``at once`` the files of a large repository (``auto``) or of any (``on demand``) are laid out
-    when they are asked for; the lease must then get its git and its files from the worktree's `on_demand`.
+    when they are asked for; the lease must then get its git and its files from the worktree's `on_demand`. `tree` is the
+    commit's, where the caller knows it.
 
     Registrations of one repository are made one at a time; the lock of another program is waited for, 5 s at most, and
     never removed (REL-13). What was begun is undone when the checkout fails: the fault carries git's own words (SNAP-08).
@@ -138,12 +140,19 @@ async def open_worktree(
     target = await to_thread.run_sync(prepare_place, directory, run_id)
     owner = registration.this_process(run_id, commit)
     arguments = ["worktree", "add", "--quiet", "--detach", "--no-checkout", "--lock", "--reason", owner.reason]
-    try:
+
+    async def register() -> None:
         async with writing(repository):
             await _retry(repository, [*arguments, str(target), commit])
+
+    async def is_on_demand() -> bool:
+        return fill == "on demand" or (fill == "auto" and await pays(repository, commit))
+
+    try:
+        _, lazily = await both(register, is_on_demand)
         view = repository.linked(target)
-        if fill == "on demand" or (fill == "auto" and await pays(repository, commit)):
-            on_demand = OnDemand(view, repository, commit)
+        if lazily:
+            on_demand = OnDemand(view, repository, commit, tree)
             await on_demand.begin()
             return Worktree(on_demand.view, repository, target, commit, run_id, on_demand=on_demand)
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])

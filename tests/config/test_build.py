@@ -327,7 +327,7 @@ async def ask(provider: Any, model: str = "m") -> Completed:
     raise AssertionError("no answer")
 
 
-async def test_a_provider_is_made_once_asked_with_its_key_and_closed(tmp_path: Path) -> None:
+async def test_HTTP_09_a_provider_is_made_once_asked_with_its_key_and_closed(tmp_path: Path) -> None:
     with ModelServer(["one", "two"]) as server:
         text = (
             f'[providers.local]\nkind = "openai"\nbase_url = "{server.base_url}"\napi = "chat"\napi_key_env = "L_KEY"\n'
@@ -344,6 +344,7 @@ async def test_a_provider_is_made_once_asked_with_its_key_and_closed(tmp_path: P
         await ask(provider)
         seen = [request.headers.get("authorization") for request in server.requests]
         assert seen == ["Bearer canary-key-1", "Bearer canary-key-2"]
+        assert len({request.connection for request in server.requests}) == 1, "one client keeps its connection"
         assert any(pattern.search("canary-key-2") for pattern in made.masks())
         assert "canary" not in repr(provider) + repr(made.settings)
         await made.aclose()

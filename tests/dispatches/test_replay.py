@@ -88,7 +88,7 @@ async def test_RPL_01_02_a_replay_gives_the_same_events_usage_and_changes(stage:
     assert again.conversation is None
 
 
-async def test_RPL_03_decisions_are_emitted_at_their_place_and_details_need_a_verbose_hub(
+async def test_RPL_03_ROUTE_62_decisions_are_emitted_at_their_place_and_details_need_a_verbose_hub(
     stage: Stage, tmp_path: Path
 ) -> None:
     path, _, _ = await recorded(stage, tmp_path, verbose=True)

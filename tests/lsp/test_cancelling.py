@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -128,19 +130,25 @@ async def test_rel_04_shutdown_is_answered_while_a_run_goes_on_and_the_run_is_ke
         assert run["status"] == "cancelled"
 
 
-@pytest.mark.parametrize("end", ["input", "exit", "signal"])
-async def test_however_the_server_ends_the_run_is_cancelled_and_the_connection_gone(
+@pytest.mark.parametrize("end", ["input", "exit", "signal", "client"])
+async def test_SHUT_03_however_the_server_ends_the_run_is_cancelled_and_the_connection_gone(
     changed: RealRepository, service: ModelServer, end: str
 ) -> None:
+    client = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     async with running_server() as server:
-        await server.initialize(changed.path, options={"settings": settings_for(service)})
+        await server.initialize(
+            changed.path,
+            options={"settings": settings_for(service)},
+            process_id=client.pid if end == "client" else None,
+        )
         await _begin_hanging(server, service)
+        client.communicate(b"\n")
         if end == "input":
             assert server.process.stdin is not None
             server.process.stdin.close()
         elif end == "exit":
             server.notify("exit")
-        else:
+        elif end == "signal":
             os.kill(server.process.pid, signal.SIGTERM)
         assert await server.ended() == 1
         await service.until(lambda: service.open_connections == 0)

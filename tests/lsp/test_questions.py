@@ -112,3 +112,25 @@ async def test_what_a_question_shows_is_harmless(repository: RealRepository, ser
         assert "\u202e" not in question["message"]
         assert "\U000e0041" not in question["message"]
         assert "](" not in question["message"]
+
+
+async def test_a_review_of_everything_by_a_priced_model_starts_only_after_a_clear_yes(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    settings = settings_for(service)
+    settings["models"]["small"]["price"] = {"input": 3.0, "output": 9.0}
+    asked = {"scope": "workspace", "wait": True}
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings})
+        for answer in (None, {"title": "Cancel"}, "Review"):
+            server.answers["window/showMessageRequest"] = lambda params, answer=answer: answer
+            fault = await server.command_fault("outpost.review", asked)
+            assert (fault["code"], fault["data"]["code"]) == (-32803, "aborted")
+        assert (await server.command("outpost.runs"))["runs"] == []
+        assert service.requests == []
+        question = server.all("window/showMessageRequest")[-1]
+        assert "USD with small" in question["message"]
+        assert [one["title"] for one in question["actions"]] == ["Review", "Cancel"]
+        service.add("Nothing to report.")
+        server.answers["window/showMessageRequest"] = lambda params: {"title": "Review"}
+        assert (await server.command("outpost.review", asked))["run"]["status"] == "succeeded"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -27,7 +28,7 @@ OVERLOADED = {"type": "overloaded_error", "code": "overloaded_error", "message":
         (429, "quota", False),
     ],
 )
-async def test_ERR_05_each_status_has_its_fault(status: int, code: str, unavailable: bool) -> None:
+async def test_ERR_05_HTTP_03_each_status_has_its_fault(status: int, code: str, unavailable: bool) -> None:
     with ModelServer([Answer(status=status, body="the body")]) as server:
         fault = await fault_of(chat(server.base_url, max_retries=0))
     assert fault.code == code
@@ -35,6 +36,7 @@ async def test_ERR_05_each_status_has_its_fault(status: int, code: str, unavaila
     assert (unavailable_fault(fault) is not None) == unavailable
     if unavailable:
         assert fault.details["unavailable"] == f"HTTP {status}"
+    assert set(fault.details) - {"reason"} == ({"status", "unavailable"} if unavailable else {"status"})
     assert f"HTTP {status}" in fault.message
     assert server.base_url in fault.message
     assert len(server.requests) == 1
@@ -128,7 +130,7 @@ async def test_REL_09_retry_after_is_a_floor() -> None:
 
 
 @pytest.mark.parametrize("as_date", [False, True])
-async def test_REL_09_more_than_a_minute_is_not_waited_for(as_date: bool) -> None:
+async def test_REL_09_HTTP_03_more_than_a_minute_is_not_waited_for(as_date: bool) -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=900), usegmt=True)
     with ModelServer([Answer(status=429, headers={"Retry-After": later if as_date else "900"})]) as server:
         events, fault = await listen(chat(server.base_url))
@@ -276,9 +278,10 @@ async def test_a_provider_is_usable_after_any_failure(make: MakeProvider) -> Non
 
 
 @pytest.mark.parametrize("make", FORMS)
-async def test_SEC_16_the_key_shows_up_nowhere(make: MakeProvider, caplog: pytest.LogCaptureFixture) -> None:
+async def test_SEC_16_FAULT_06_the_key_shows_up_nowhere(make: MakeProvider, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    error = {"type": "x", "code": "x", "message": f"wrong key {KEY}"}
+    error = {"type": "x", "code": "x", "message": f"wrong key {KEY} in: the canary of the request"}
+    request = replace(ASK, prompt="the canary of the request", system="the canary of the instructions")
     answers = [
         Answer(status=401, body=KEY),
         Answer(status=400, json={"error": error}),
@@ -289,15 +292,17 @@ async def test_SEC_16_the_key_shows_up_nowhere(make: MakeProvider, caplog: pytes
     with ModelServer(answers) as server:
         provider = make(server.base_url, max_retries=0)
         for _ in answers:
-            fault = await fault_of(provider)
+            fault = await fault_of(provider, request)
             shown = f"{fault} {fault!r} {dict(fault.details)} {fault.__cause__!r} {fault.__context__!r}"
             assert KEY not in shown
+            assert "canary" not in shown
         assert KEY not in repr(provider)
         assert KEY not in repr(vars(provider))
     assert KEY not in caplog.text
+    assert "canary" not in caplog.text
 
 
-async def test_what_a_service_says_of_its_body_is_not_quoted() -> None:
+async def test_FAULT_06_what_a_service_says_of_its_body_is_not_quoted() -> None:
     with ModelServer([Answer(body="x", headers={"Content-Type": f"text/{KEY}"})]) as server:
         fault = await fault_of(chat(server.base_url))
     assert KEY not in f"{fault} {dict(fault.details)}"

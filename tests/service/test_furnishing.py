@@ -10,10 +10,14 @@ import pytest
 
 from outpost_lsp.domain.run import Run
 from outpost_lsp.service.workspace import Workspace
+from outpost_lsp.worktrees import on_demand
 from tests.service.conftest import Office, loopback
 from tests.support.model_answers import Answer
+from tests.support.model_saying import Received
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository
+
+NAMES = ("of.local", "beside.txt")
 
 
 def settings(server: ModelServer, **sandbox: Any) -> dict[str, Any]:
@@ -72,6 +76,37 @@ async def test_SEC_11_a_folders_own_list_counts_only_when_it_is_trusted(office: 
         assert "of-the-file" in server.requests[3].body.decode()
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_a_large_repository_is_not_laid_out_for_what_comes_along(
+    office: Office, secret: RealRepository, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    monkeypatch.setattr(on_demand, "_INDEX_OF_A_LARGE_REPOSITORY", 0)
+    secret.write("deep/down/.gitignore", "*.local\n")
+    secret.write("deep/down/beside.txt", "beside\n")
+    secret.write("deep/down/of.local", "came along\n")
+    secret.write("far/away.txt", "away\n")
+    secret.write(".worktreeinclude", "of.local\n")
+    laid_out: list[list[str]] = []
+
+    def look(_request: Received) -> Answer:
+        (place,) = (path for path in workspace.layout.worktrees.iterdir() if not path.name.startswith("."))
+        laid_out.append(sorted(path.name for path in place.rglob("*") if path.is_file()))
+        return Answer(calls=[{"name": "read_file", "input": {"path": f"deep/down/{name}"}} for name in NAMES])
+
+    with ModelServer([look, "Done."]) as server:
+        workspace = office.outpost.add_workspace(secret.path, client_settings=settings(server), trusted=trusted)
+        await workspace.ready()
+        run = await work(office, workspace)
+        heard = server.requests[1].body.decode()
+    assert ("of.local" in laid_out[0], "away.txt" in laid_out[0], "beside.txt" in laid_out[0]) == (
+        trusted,
+        False,
+        False,
+    )
+    assert ("came along" in heard, "beside" in heard) == (trusted, True)
+    assert (run.status, run.changes) == ("succeeded", None)
+
+
 async def test_set_up_commands_run_before_the_agent_and_their_failure_names_them(
     office: Office, project: RealRepository
 ) -> None:
@@ -97,7 +132,7 @@ async def test_SEC_12_the_shell_is_off_by_default(office: Office, project: RealR
     assert any("sandbox.shell is off" in note for note in run.notes)
 
 
-async def test_SEC_13_commands_see_no_key_and_no_home_of_the_users(
+async def test_SEC_13_ROUTE_08_commands_see_no_key_and_no_home_of_the_users(
     office: Office, project: RealRepository, environment: dict[str, str]
 ) -> None:
     environment["OPENAI_API_KEY"] = "canary-key-in-the-environment"
@@ -110,7 +145,7 @@ async def test_SEC_13_commands_see_no_key_and_no_home_of_the_users(
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_SEC_12_confined_commands_reach_neither_home_nor_checkout_nor_network(
+async def test_SEC_12_LOCAL_05_confined_commands_reach_neither_home_nor_checkout_nor_network(
     office: Office, project: RealRepository, environment: dict[str, str]
 ) -> None:
     if not await office.outpost.can_confine():
@@ -131,7 +166,7 @@ async def test_SEC_12_confined_commands_reach_neither_home_nor_checkout_nor_netw
     assert project.state() == before
 
 
-async def test_SEC_12_without_bubblewrap_a_confined_shell_is_absent_and_a_note_says_why(
+async def test_SEC_12_LOCAL_05_without_bubblewrap_a_confined_shell_is_absent_and_a_note_says_why(
     office: Office, project: RealRepository, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     only_git = tmp_path_factory.mktemp("bin")

@@ -53,6 +53,8 @@ class Answer:
     """Take the request and never answer."""
     delay_s: float = 0.0
     """Before the first byte."""
+    hold: str = ""
+    """Before the first byte wait until this name was let go: `ModelServer.release`."""
     pause_s: float = 0.0
     """Before each event (and each byte with `byte_by_byte`)."""
     byte_by_byte: bool = False

@@ -26,7 +26,9 @@ With `certificate=(chain, key)` it speaks https on `localhost`.
 `server.requests` records every request: method, path, headers (names in lower case), body, json, connection.
 `server.open_connections` counts; `server.left_early` counts the answers whose client went away before their end.
 `server.wait_for(lambda: ...)` waits for a condition on these, `await server.until(lambda: ...)` does so in a coroutine.
-Over HTTP the same is at `GET /control/state`, `GET /control/requests`; `POST /control/script` adds answers (a JSON list).
+`server.release(name)` lets go of the answers that `hold` that name.
+Over HTTP the same is at `GET /control/state`, `GET /control/requests`; `POST /control/script` adds answers (a JSON
+list) and `POST /control/release` lets go of a name (a JSON text).
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class ModelServer:
         self.left_early = 0
         self._answers: list[Scripted] = list(answers)
         self._used: dict[int, int] = {}
+        self._released: dict[str, asyncio.Event] = {}
         self._port = port
         self._check_history = check_history
         self._certificate = certificate
@@ -91,6 +94,10 @@ class ModelServer:
         """More answers, after those that are there."""
         with self._changed:
             self._answers.extend(answers)
+
+    def release(self, name: str) -> None:
+        """Let go of the answers that hold `name`, those that are yet to come, too."""
+        self._loop.call_soon_threadsafe(self._gate(name).set)
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
         """Wait until something that this server counts is so."""
@@ -187,7 +194,7 @@ class ModelServer:
         answer, number = self._choose(request)
         # The client says nothing while it is answered, so whatever can be read means that it went away.
         leaving = asyncio.ensure_future(reader.read(1))
-        saying = asyncio.ensure_future(Saying(writer, request, answer, number).say())
+        saying = asyncio.ensure_future(self._say(Saying(writer, request, answer, number), answer.hold))
         try:
             await asyncio.wait({leaving, saying}, return_when=asyncio.FIRST_COMPLETED)
             # A client that went away shows itself by its silence's end, or by the first word it does not take.
@@ -201,6 +208,15 @@ class ModelServer:
             for task in (leaving, saying):
                 task.cancel()
             await asyncio.gather(leaving, saying, return_exceptions=True)
+
+    async def _say(self, saying: Saying, hold: str) -> bool:
+        if hold:
+            await self._gate(hold).wait()
+        return await saying.say()
+
+    def _gate(self, name: str) -> asyncio.Event:
+        with self._changed:
+            return self._released.setdefault(name, asyncio.Event())
 
     def _choose(self, request: Received) -> tuple[Answer, int]:
         with self._changed:
@@ -232,6 +248,9 @@ class ModelServer:
     def _control(self, request: Received) -> tuple[int, Any]:
         if request.method == "POST" and request.path == "/control/script":
             self.add(*(Answer.from_json(entry) for entry in request.json))
+            return 200, {}
+        if request.method == "POST" and request.path == "/control/release":
+            self.release(request.json)
             return 200, {}
         if request.path == "/control/requests":
             return 200, [

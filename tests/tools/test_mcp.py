@@ -511,7 +511,7 @@ async def test_INSTR_01_instructions_may_use_a_server_s_prompt(stage: Stage, log
     assert model.requests[0].system == "Greet Bob kindly."
 
 
-async def test_the_schema_of_a_server_reaches_the_model_as_it_is(stage: Stage) -> None:
+async def test_SCHEMA_04_the_schema_of_a_server_reaches_the_model_as_it_is(stage: Stage) -> None:
     model = provider(says("done"))
     await stage.run(Agent("m", Harness(model, mcp_servers={"odd": odd("plain")})))
     assert model.requests[0].tools[0].input_schema == {"type": "object", "if": {"weird": True}}

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
 from outpost_lsp.worktrees.changes import (
-    EMPTY_TREE,
     change_set,
     changed_files,
-    changed_lines,
-    default_base,
     file_at,
     merge_base,
     patch,
 )
 from outpost_lsp.worktrees.git import find_repository, run_git
+from outpost_lsp.worktrees.objects import empty_tree
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import Worktree, open_worktree
 from tests.support.repositories import Case, RealRepository, make_repository
@@ -149,7 +148,7 @@ async def test_changed_lines_are_half_open_ranges_of_the_new_side(repository: Re
     repository.git("mv", "src/main.py", "src/renamed.py")
     second = repository.commit_all()
     found = await find_repository(repository.path)
-    ranges = dict(await changed_lines(found, first, second))
+    ranges = dict((await changed_files_and_lines(found, first, second))[1])
     assert ranges == {
         "added.txt": ((0, 2),),
         "blob.bin": (),
@@ -157,8 +156,8 @@ async def test_changed_lines_are_half_open_ranges_of_the_new_side(repository: Re
         "long.txt": ((2, 3), (9, 9), (15, 17)),
         "src/renamed.py": (),
     }
-    assert dict(await changed_lines(found, first, second, ["added.txt"])) == {"added.txt": ((0, 2),)}
-    assert set(await changed_lines(found, EMPTY_TREE, second)) == {
+    assert dict((await changed_files_and_lines(found, first, second, ["added.txt"]))[1]) == {"added.txt": ((0, 2),)}
+    assert set((await changed_files_and_lines(found, empty_tree(second), second))[1]) == {
         "added.txt", "blob.bin", "empty.txt", "long.txt", "src/renamed.py",
     }  # fmt: skip
 
@@ -172,7 +171,7 @@ async def test_names_and_contents_that_look_like_a_diff_do_not_confuse_the_lines
     (repository.path / "a.txt").symlink_to("z.txt")
     second = repository.commit_all()
     found = await find_repository(repository.path)
-    assert dict(await changed_lines(found, first, second)) == {
+    assert dict((await changed_files_and_lines(found, first, second))[1]) == {
         "a.txt": ((0, 1),),
         "x\n@@ -1 +7,9 @@": ((0, 1),),
         "y\ndiff --git a/y b/y": ((0, 2),),
@@ -210,10 +209,9 @@ async def test_file_at_gives_exact_bytes_and_nothing_for_what_is_no_file(reposit
     assert caught.value.details["reason"] == "size"
 
 
-async def test_the_merge_base_and_the_default_base_are_found(repository: RealRepository, tmp_path: Path) -> None:
+async def test_the_merge_base_is_found(repository: RealRepository) -> None:
     base = repository.head
     found = await find_repository(repository.path)
-    assert await default_base(found) == (base, "main")
     repository.git("checkout", "-q", "-b", "topic")
     repository.write("t", "t")
     topic = repository.commit_all()
@@ -225,17 +223,6 @@ async def test_the_merge_base_and_the_default_base_are_found(repository: RealRep
     alone = repository.commit_all()
     assert await merge_base(found, alone, main) is None
 
-    clone = tmp_path / "clone"
-    repository.git("clone", "-q", "-b", "topic", str(repository.path), str(clone))
-    cloned = await find_repository(clone)
-    assert await default_base(cloned) == (topic, "origin/topic")
-
-    odd = make_repository(tmp_path / "odd", {"x": "x"})
-    odd.git("branch", "-m", "trunk")
-    with pytest.raises(OutpostError, match="name a base") as caught:
-        await default_base(await find_repository(odd.path))
-    assert caught.value.code == "configuration"
-
 
 async def test_the_empty_tree_works_where_names_are_sha256(tmp_path: Path) -> None:
     path = tmp_path / "sha256"
@@ -245,5 +232,5 @@ async def test_the_empty_tree_works_where_names_are_sha256(tmp_path: Path) -> No
     repository.write("a.txt", "a\n")
     commit = repository.commit_all()
     found = await find_repository(path)
-    assert [file.path for file in await changed_files(found, EMPTY_TREE, commit)] == ["a.txt"]
+    assert [file.path for file in await changed_files(found, empty_tree(commit), commit)] == ["a.txt"]
     assert (await run_git(found, ["cat-file", "-t", commit])).stdout == b"commit\n"

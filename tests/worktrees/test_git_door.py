@@ -11,7 +11,8 @@ import pytest
 
 import outpost_lsp
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.changes import change_set, changed_files, changed_lines, patch
+from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
+from outpost_lsp.worktrees.changes import change_set, changed_files, patch
 from outpost_lsp.worktrees.git import find_repository, run_git
 from outpost_lsp.worktrees.hardening import disarmed, host_environment, parse_configuration, variables
 from outpost_lsp.worktrees.snapshot import take_snapshot
@@ -56,7 +57,7 @@ async def test_SEC_01_every_call_has_the_clean_environment_and_closed_input(
     (worktree.directory / "a.txt").write_text("agent\n")
     changes = await change_set(worktree.repository, snapshot.commit)
     await patch(found, snapshot.commit, changes.commit, max_output=1_000_000)
-    await changed_lines(found, snapshot.head, snapshot.commit)
+    await changed_files_and_lines(found, snapshot.head, snapshot.commit)
     await worktree.close(keep=False)
     await reap(found, tmp_path / "trees")
 
@@ -132,7 +133,7 @@ async def test_SEC_02_r01_no_program_of_the_repository_starts_and_the_work_is_ri
     changes = await change_set(worktree.repository, snapshot.commit)
     assert [file.path for file in changes.files] == ["a.txt", "added.txt", "b.dat"]
     assert b"+line six" in await patch(found, snapshot.commit, changes.commit, max_output=1_000_000)
-    assert dict(await changed_lines(found, snapshot.commit, changes.commit))["added.txt"] == ((0, 1),)
+    assert dict((await changed_files_and_lines(found, snapshot.commit, changes.commit))[1])["added.txt"] == ((0, 1),)
     await changed_files(found, snapshot.head, snapshot.commit)
     for arguments in (
         ["status"],

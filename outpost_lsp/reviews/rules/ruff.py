@@ -115,7 +115,8 @@ async def _run(arguments: Sequence[str], folder: Path) -> str:
     )
     if result.status not in (0, 1):
         words = result.stderr.strip()[-500:] or f"status {result.status}"
-        raise OutpostError("process", f"offline review: ruff failed: {words}", {"status": result.status})
+        details = {"status": result.status, "stdout": result.stdout, "stderr": result.stderr}
+        raise OutpostError("process", f"offline review: ruff failed: {words}", details)
     if result.truncated:
         raise OutpostError("process", "offline review: ruff said more than can be kept")
     return result.stdout
