@@ -23,7 +23,7 @@ from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.dispatches.replay import ReplayedTurns
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
-from outpost_lsp.domain.event import FallbackEvent, PhaseEvent, PromptEvent, SteerEvent
+from outpost_lsp.domain.event import FallbackEvent, PhaseEvent, PromptEvent, SteerEvent, WarningEvent
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
 from outpost_lsp.harness.agent import DEFAULT, Agent
 from outpost_lsp.harness.cancellation import checkpoint
@@ -62,7 +62,7 @@ class Execution:
             results.append(await one._cold_pass(provider))
             if results[-1].completed:
                 break
-        return combined(results)
+        return await combined(self.options, results)
 
     async def in_opened(self, sandbox: OpenedSandbox) -> DispatchResult:
         """All passes in a sandbox that stays open afterwards (DISP-15)."""
@@ -150,7 +150,10 @@ class Execution:
         if scope.cancelled_caught:
             fault = OutpostError("timeout", f"it took longer than {_SAVING_S:g} s")
         if fault is not None:
-            self._progress.note(f"what the agent changed could not be collected: {fault}")
+            message = f"what the agent changed could not be collected: {fault}"
+            self._progress.note(message)
+            # The report is written all the same, without a diff (REPORT-06).
+            self._observation.emit(WarningEvent(message=message))
         return fault
 
     async def _candidates(self, sandbox: OpenedSandbox) -> Answer:

@@ -71,6 +71,26 @@ class ReportCollector:
         return ReportData(redacted(plain, redact) if redact else plain)
 
 
+def merged(
+    reports: Sequence[ReportData],
+    fields: Mapping[str, Any],
+    warnings: Sequence[str],
+    redact: Sequence[re.Pattern[str]],
+) -> ReportData:
+    """The reports of several passes as one, with `fields` and `warnings` about all of them (REPORT-02)."""
+    failures = [failure for report in reports for failure in report.data["failed_tools"]]
+    whole = {
+        "version": 1,
+        **fields,
+        "failed_tools": failures[:MAX_FAILED_TOOLS],
+        "omitted_failures": sum(report.data["omitted_failures"] for report in reports)
+        + max(0, len(failures) - MAX_FAILED_TOOLS),
+        "warnings": [*(warning for report in reports for warning in report.data["warnings"]), *warnings],
+    }
+    plain = json.loads(json.dumps(whole))
+    return ReportData(redacted(plain, redact) if redact else plain)
+
+
 def render_report(report: ReportData, format: str) -> str:
     """The report in one of its two forms; `configuration` for another."""
     if format == "json":

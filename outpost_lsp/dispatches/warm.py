@@ -37,6 +37,9 @@ Result = TypeVar("Result")
 class Sandbox:
     """An open sandbox. It does one thing at a time; a second operation meanwhile is refused at once (SBX-02)."""
 
+    workspace: WorkspaceFace | None
+    """The workspace it is on; `None` for a snapshot."""
+
     def __init__(
         self,
         opened: OpenedSandbox,

@@ -102,7 +102,9 @@ class Decision:
     kind: Literal["decision"] = "decision"
     __slots__ = ("_encoded", "_questions")
 
-    def __init__(self, questions: Mapping[str, Question | Mapping[str, Any]]) -> None:
+    def __init__(self, questions: Mapping[str, Question | Mapping[str, Any]], **unknown: Any) -> None:
+        if unknown:
+            raise OutpostError("configuration", f"Decision: {min(unknown)}: there is no such option")
         if not isinstance(questions, Mapping) or not questions:
             raise OutpostError("configuration", "Decision: questions: at least one question is expected")
         declared: dict[str, Question] = {}

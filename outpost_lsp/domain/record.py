@@ -8,6 +8,8 @@ fault that names the field when it is wrong (PY-08, LIM-06).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -69,6 +71,27 @@ class Declaration(BaseModel, metaclass=_DeclarationType):
             super().__init__(**data)
         except ValidationError as error:
             raise OutpostError("configuration", describe(type(self).__name__, error)) from error
+        # What the caller does afterwards with what was given is no part of the declaration (PY-02).
+        for name in type(self).model_fields:
+            self.__dict__[name] = read_only(self.__dict__[name])
+
+
+def read_only(value: Any) -> Any:
+    """A copy of a JSON-like value that nobody can change: mappings are read-only, lists are tuples."""
+    if type(value) is dict:
+        return MappingProxyType({key: read_only(part) for key, part in value.items()})
+    if type(value) is list:
+        return tuple(read_only(part) for part in value)
+    return value
+
+
+def changeable(value: Any) -> Any:
+    """The opposite: a copy of plain dictionaries and lists, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: changeable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [changeable(part) for part in value]
+    return value
 
 
 def describe(subject: str, error: ValidationError) -> str:

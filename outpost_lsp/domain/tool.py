@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from pydantic import (
 from outpost_lsp.domain.event import Event, FindingEvent
 from outpost_lsp.domain.model import ModelSpec, ToolSpec
 from outpost_lsp.domain.permission import Resources
-from outpost_lsp.domain.record import Declaration, NonBlank
+from outpost_lsp.domain.record import Declaration, NonBlank, changeable
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.domain.schema import check_schema, schema_issues
 from outpost_lsp.errors import OutpostError
@@ -111,8 +110,7 @@ class Tool(Declaration):
                 check_schema(value)
             except OutpostError as error:
                 raise ValueError(error.message) from error
-            # What the caller does with the object afterwards is no part of the tool (PY-02).
-            value = copy.deepcopy(dict(value))
+            value = dict(value)
         elif not (isinstance(value, type) and issubclass(value, BaseModel)) and not isinstance(value, TypeAdapter):
             raise ValueError("a JSON Schema object, a pydantic model or a TypeAdapter is expected")
         if _input_schema(value).get("type") != "object":
@@ -127,7 +125,7 @@ class Tool(Declaration):
     def validated(self, raw: Any) -> Any:
         """The input that `execute` gets; `InvalidInputError` with every issue otherwise."""
         if isinstance(self.input, Mapping):
-            if issues := schema_issues(self.input, raw):
+            if issues := schema_issues(self.spec.input_schema, raw):
                 raise InvalidInputError("; ".join(issues))
             return raw
         try:
@@ -254,7 +252,8 @@ def _arguments(value: Any, fields: Iterable[str], context_name: str | None, cont
 
 def _input_schema(input: Any) -> Mapping[str, Any]:
     if isinstance(input, Mapping):
-        return input
+        plain: Mapping[str, Any] = changeable(input)
+        return plain
     schema = input.json_schema() if isinstance(input, TypeAdapter) else input.model_json_schema()
     reference = schema.get("$ref")
     if isinstance(reference, str):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
-from outpost_lsp.domain.record import Declaration, SafeInt
+from outpost_lsp.domain.record import Declaration, SafeInt, changeable
 from outpost_lsp.domain.schema import check_schema, schema_issues
 from outpost_lsp.errors import OutpostError
 
@@ -76,10 +76,10 @@ class JsonResponse(TextResponse):
 
     def described(self) -> Mapping[str, Any]:
         """The JSON Schema that the model is shown."""
-        if self.json_schema is not None:
-            return self.json_schema
-        if isinstance(self.schema_, Mapping):
-            return self.schema_
+        given = self.schema_ if self.json_schema is None else self.json_schema
+        if isinstance(given, Mapping):
+            plain: Mapping[str, Any] = changeable(given)
+            return plain
         if isinstance(self.schema_, TypeAdapter):
             return self.schema_.json_schema()
         if isinstance(self.schema_, type) and issubclass(self.schema_, BaseModel):
@@ -104,7 +104,7 @@ class JsonResponse(TextResponse):
 
     def _validated(self, value: Any) -> Any:
         if isinstance(self.schema_, Mapping):
-            if issues := schema_issues(self.schema_, value):
+            if issues := schema_issues(changeable(self.schema_), value):
                 raise ValueError("; ".join(issues))
             return value
         if isinstance(self.schema_, TypeAdapter):

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from outpost_lsp.domain.model import ToolSpec
-from outpost_lsp.domain.record import Declaration
+from outpost_lsp.domain.record import Declaration, changeable
 from outpost_lsp.domain.tool import InvalidInputError, Tool, ToolContext, ToolOutput
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.tools.mcp_connection import McpConnection, McpProtocolError
@@ -41,7 +41,7 @@ class McpTool(Tool):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.server_schema)
+        return ToolSpec(self.name, self.description, changeable(self.server_schema))
 
     def validated(self, raw: Any) -> Any:
         if not isinstance(raw, dict):
