@@ -18,6 +18,7 @@ FLOORS = {
     "worktrees": 1,
     "sandbox": 1,
     "storage": 1,
+    "remote": 1,
     "tools": 2,
     "harness": 3,
     "workspaces": 4,
@@ -34,7 +35,7 @@ FLOORS = {
 NEIGHBOURS = {("domain", "errors"), ("dispatches", "workspaces"), ("reviews", "dispatches"), ("service", "config")}
 
 OWNERS = {
-    "httpx": ("models", "decisions"),
+    "httpx": ("models", "decisions", "remote"),
     "git": ("worktrees",),
     "pygls": ("lsp",),
     "lsprotocol": ("lsp",),

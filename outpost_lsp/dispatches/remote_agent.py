@@ -6,16 +6,12 @@ It is used for one dispatch. The executor and the job's record come from whoever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from outpost_lsp.domain.job import Executor, JobRecord
 from outpost_lsp.domain.usage import UsageLimits
-
-
-def _unheard(_waiting: bool) -> None:
-    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,5 +28,3 @@ class RemoteAgent:
     """The commit that a review's brief compares with; it travels in the delta."""
     usage_limits: Mapping[str, UsageLimits] = field(default_factory=dict)
     """The ceilings of agents by their names: the agent's own and those of its subagents."""
-    on_waiting: Callable[[bool], None] = _unheard
-    """Told when the connection is lost and when it is there again."""

@@ -22,7 +22,9 @@ VERSION: Final = 1
 MOST_RECORD_BYTES: Final = 8 * 1024 * 1024
 """Of a job's record, and of one event."""
 
-JobEventKind = Literal["started", "observation", "transcript", "question", "steered", "result", "cancelled", "lost"]
+JobEventKind = Literal[
+    "base-needed", "started", "observation", "transcript", "question", "steered", "result", "cancelled", "lost"
+]
 LAST_KINDS: Final[frozenset[JobEventKind]] = frozenset(("result", "cancelled", "lost"))
 """One of them ends the events of a job."""
 
@@ -93,7 +95,7 @@ class JobEvent(_Kept):
     seq: SafeInt
     kind: JobEventKind
     data: Mapping[str, Any] = Field(default_factory=dict)
-    """`observation`: the journal's line. `transcript`: `conversation` and `lines`. `question`: `id` and what is asked.
+    """`base-needed`: the worker waits for the base of the repository. `observation`: the journal's line. `transcript`: `conversation` and `lines`. `question`: `id` and what is asked.
     `steered`: `id` and `mode` or `error`. `started`: `worker`. `result`: a `JobResult`. `lost`: `message`."""
 
 

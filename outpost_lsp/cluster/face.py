@@ -1,0 +1,226 @@
+"""The face of a cluster: jobs over HTTP, whoever carries them out.
+
+The invariant: no request passes without a token, and a token sees its own jobs only; bodies are bounded while they are
+read; the face keeps nothing, so that another one can take its place in the middle of a job. Wire: `remote/http.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from outpost_lsp.domain.job import LAST_KINDS, MOST_RECORD_BYTES, JobEvent, JobRecord
+from outpost_lsp.errors import OutpostError
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL: Final = "1"
+_MOST_DELTA_BYTES: Final = 64 * 1024 * 1024
+_MOST_BASE_BYTES: Final = 512 * 1024 * 1024
+_KEEP_ALIVE_S: Final = 5.0
+_LAST: Final = tuple(f'"kind":"{kind}"'.encode() for kind in LAST_KINDS)
+
+
+class Placed(Protocol):
+    """A job on its worker."""
+
+    async def take_base(self, pack: bytes) -> None: ...
+
+    async def events(self, after: int, wait_s: float) -> list[bytes]:
+        """Lines after the event of that number. `LostJobError` when the job's process is gone."""
+        ...
+
+    async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None: ...
+
+    async def answer(self, question: str, answer: str) -> None: ...
+
+    async def result_pack(self) -> bytes: ...
+
+    async def cancel(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Whoever places jobs on machines."""
+
+    async def place(self, record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
+        """Place a job, once however often it is asked; it begins when there is a place for it."""
+        ...
+
+    async def find(self, id: str, owner: str) -> Placed | None:
+        """A job of this owner; `None` when there is none (any more)."""
+        ...
+
+    async def capacity(self) -> tuple[int, int]:
+        """How many places there are, and how many are free."""
+        ...
+
+
+class LostJobError(Exception):
+    """The process of a job is gone."""
+
+
+class Face:
+    """Answers requests. `tokens` are those that are accepted, each for its own jobs."""
+
+    def __init__(self, engine: Engine, tokens: Collection[str]) -> None:
+        if not tokens or any(len(token) < 16 for token in tokens):
+            raise OutpostError("configuration", "a face needs tokens of at least 16 characters")
+        self._engine = engine
+        self._tokens = tuple(token.encode() for token in tokens)
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer one request."""
+        owner = self._owner(request.headers.get("authorization", ""))
+        if owner is None:
+            return _refusal(401, "a token is needed")
+        if request.headers.get("outpost-protocol") != PROTOCOL:
+            return _refusal(426, f"this face speaks version {PROTOCOL}")
+        try:
+            return await self._answer(request, owner)
+        except _RefusedError as refused:
+            return _refusal(refused.status, str(refused))
+        except OutpostError as error:
+            return _refusal(422, error.message)
+
+    def _owner(self, header: str) -> str | None:
+        kind, _, given = header.partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        found = [token for token in self._tokens if hmac.compare_digest(token, given.encode())]
+        return hashlib.sha256(found[0]).hexdigest()[:32] if found else None
+
+    async def _answer(self, request: Request, owner: str) -> Response:
+        match request.method, *request.url.path.strip("/").split("/"):
+            case "GET", "v1", "health":
+                slots, free = await self._engine.capacity()
+                return JSONResponse({"version": PROTOCOL, "slots": slots, "free": free})
+            case "POST", "v1", "jobs":
+                return await self._submit(request, owner)
+            case "GET", "v1", "jobs", id, "events":
+                placed = await self._found(id, owner)
+                after = _number(request.query_params.get("after", "0"))
+                return StreamingResponse(_events(placed, after), media_type="application/x-ndjson")
+            case "GET", "v1", "jobs", id, "result.pack":
+                pack = await (await self._found(id, owner)).result_pack()
+                return Response(pack, media_type="application/octet-stream")
+            case "PUT", "v1", "jobs", id, "base":
+                placed = await self._found(id, owner)
+                await placed.take_base(await _body(request, _MOST_BASE_BYTES))
+                return Response(status_code=204)
+            case "POST", "v1", "jobs", id, "steer":
+                placed = await self._found(id, owner)
+                said = await _json(request)
+                target = said.get("subagent")
+                await placed.steer(
+                    _text(said, "id"),
+                    _text(said, "text"),
+                    target if isinstance(target, str) else None,
+                    said.get("toAnyone") is True,
+                )
+                return Response(status_code=204)
+            case "POST", "v1", "jobs", id, "answer":
+                placed = await self._found(id, owner)
+                said = await _json(request)
+                await placed.answer(_text(said, "question"), _text(said, "answer"))
+                return Response(status_code=204)
+            case "DELETE", "v1", "jobs", id:
+                await (await self._found(id, owner)).cancel()
+                return Response(status_code=204)
+        raise _RefusedError(404, "there is nothing here")
+
+    async def _submit(self, request: Request, owner: str) -> Response:
+        body = await _body(request, MOST_RECORD_BYTES + _MOST_DELTA_BYTES + 1)
+        record, separator, delta = body.partition(b"\n")
+        if not separator or len(record) > MOST_RECORD_BYTES:
+            raise _RefusedError(413, "the record is too large, or there is none")
+        try:
+            job = JobRecord.model_validate_json(record)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise _RefusedError(422, f"the record is malformed: {place}: {first['msg']}") from error
+        await self._engine.place(record, job, delta, owner)
+        return JSONResponse({"id": job.id})
+
+    async def _found(self, id: str, owner: str) -> Placed:
+        placed = await self._engine.find(id, owner)
+        if placed is None:
+            raise _RefusedError(404, "there is no such run")
+        return placed
+
+
+async def _events(placed: Placed, after: int) -> AsyncIterator[bytes]:
+    """Lines until the last event; an empty one is a sign of life, also while the job waits for a place."""
+    asked: asyncio.Future[list[bytes]] | None = None
+    try:
+        while True:
+            asked = asked or asyncio.ensure_future(placed.events(after, _KEEP_ALIVE_S))
+            await asyncio.wait((asked,), timeout=_KEEP_ALIVE_S)
+            if not asked.done():
+                yield b"\n"
+                continue
+            try:
+                lines, asked = asked.result(), None
+            except LostJobError as lost:
+                message = str(lost) or "the process that carried the run out is gone"
+                yield JobEvent(seq=after + 1, kind="lost", data={"message": message}).to_line() + b"\n"
+                return
+            after += len(lines)
+            yield b"\n".join(lines) + b"\n"
+            if lines and any(mark in lines[-1][:200] for mark in _LAST):
+                return
+    finally:
+        if asked is not None:
+            asked.cancel()
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _refusal(status: int, message: str) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"message": message}, status, headers=headers)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > limit:
+            raise _RefusedError(413, f"more than {limit >> 20} MiB")
+    return bytes(data)
+
+
+async def _json(request: Request) -> Mapping[str, Any]:
+    try:
+        value = json.loads(await _body(request, MOST_RECORD_BYTES))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise _RefusedError(422, "a JSON object is expected")
+    return value
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name)
+    if not isinstance(value, str) or not value:
+        raise _RefusedError(422, f"{name}: text is expected")
+    return value
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
+        raise _RefusedError(422, "after: a number is expected")
+    return int(text)
