@@ -1,22 +1,40 @@
 """The program `outpost-lsp`, also `python -m outpost_lsp`: the one place that knows both faces.
 
-Nothing is imported before it is known what was asked for: `--version` starts neither server nor engine.
+Nothing is imported before it is known what was asked for: `--version` starts neither server nor engine. That is also
+why Ctrl-C finds the one line and status 130 from the first moment on: whatever takes time happens inside `main`.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import NoReturn
+
+_CANCELLED = 130
 
 
 def main() -> int:
     """Run the program with the process's arguments; the result is its exit status."""
-    from outpost_lsp.cli.main import main as run_command_line
+    try:
+        from outpost_lsp.cli.main import main as run_command_line
 
-    return run_command_line(sys.argv[1:], serve=_serve)
+        return run_command_line(sys.argv[1:], serve=_serve)
+    except KeyboardInterrupt:
+        sys.stderr.write("outpost-lsp: cancelled\n")
+        return _CANCELLED
+    finally:
+        _end_without_words()
+
+
+def _end_without_words() -> None:
+    """Let Ctrl-C end what is left to do, the interpreter's own clean-up, without a traceback."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _serve(options: argparse.Namespace) -> NoReturn:

@@ -19,6 +19,7 @@ FLOORS = {
     "sandbox": 1,
     "storage": 1,
     "remote": 1,
+    "telemetry": 1,
     "tools": 2,
     "harness": 3,
     "workspaces": 4,
@@ -29,6 +30,7 @@ FLOORS = {
     "protocol": 6,
     "lsp": 7,
     "cli": 7,
+    "cluster": 7,
 }
 """The faces stand above the wire records they share."""
 
@@ -40,6 +42,8 @@ OWNERS = {
     "pygls": ("lsp",),
     "lsprotocol": ("lsp",),
     "subprocess": ("sandbox", "worktrees"),
+    "opentelemetry": ("telemetry",),
+    "requests": ("telemetry",),
     "ray": ("cluster",),
     "mcp": ("tools",),
     "mcp_types": ("tools",),

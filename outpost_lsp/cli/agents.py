@@ -13,6 +13,7 @@ from outpost_lsp.cli.runs import found_run
 from outpost_lsp.cli.session import followed, opened, read_brief, run_async
 from outpost_lsp.cli.status import DONE
 from outpost_lsp.domain.markdown import visible
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.protocol.uris import uri_of
 from outpost_lsp.service.handle import RunHandle
@@ -64,9 +65,11 @@ async def _carried(options: argparse.Namespace, start: Start) -> int:
             print(json.dumps(run_json(run, uri_of), ensure_ascii=False, indent=2))
         elif run.text:
             print(visible(run.text))
-        if run.disposition == "pending" and run.changes is not None:
+        if run.disposition == "pending" and run.changes is not None and not options.quiet:
+            verb = "waits" if run.changes.files == 1 else "wait"
             print(
-                f"outpost-lsp: changes in {run.changes.files} files wait: outpost-lsp diff {run.id}, then apply or discard",
+                f"outpost-lsp: {count_of(run.changes.files, 'changed file')} {verb}: outpost-lsp diff {run.id}, "
+                "then apply or discard",
                 file=sys.stderr,
             )
         return status

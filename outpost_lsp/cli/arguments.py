@@ -173,6 +173,14 @@ def _add_run_commands(commands: Any) -> None:
     )
     runs.add_argument("--status", choices=RUN_STATUSES, help="only these")
     runs.add_argument("--json", action="store_true", help="print a list of runs as JSON")
+    usage = _command(commands, "usage", "tokens and cost by day, agent and model", options=here)
+    usage.add_argument("--csv", action="store_true", help="print comma-separated values; what is unknown is empty")
+    usage.add_argument("--days", metavar="N", type=_count, help="only the last N days on which something was used")
+    report = _command(
+        commands, "report", "pack what a bug report about a run needs, without keys and texts", options=here
+    )
+    report.add_argument("run", metavar="RUN")
+    report.add_argument("--output", metavar="FILE", help="where the bundle goes (default: outpost-report-RUN.zip here)")
     show = _command(commands, "show", "what happened in a run, step by step", options=here)
     show.add_argument("run", metavar="RUN")
     form = show.add_mutually_exclusive_group()
@@ -192,10 +200,16 @@ def _add_run_commands(commands: Any) -> None:
         commands, "replay", "go through a run again from its journal; no service is asked", options=(*here, "quiet")
     )
     replay.add_argument("run", metavar="RUN")
+    apply.add_argument("--quiet", "-q", action="store_true", help="say only what was not applied")
     replay.add_argument("--json", action="store_true", help="print the run as JSON")
 
 
 def _add_settings_commands(commands: Any) -> None:
+    init = _command(commands, "init", "find keys and local models, write your configuration file, run one review")
+    init.add_argument("-C", dest="folder", metavar="DIR", default=".", help="review the repository around DIR")
+    init.add_argument("--yes", "-y", action="store_true", help="ask nothing: write, and review with what was found")
+    init.add_argument("--dry-run", action="store_true", help="only print what would be written; nothing is reviewed")
+    init.add_argument("--no-review", action="store_true", help="write only")
     config = _command(commands, "config", "print or check the configuration")
     actions = config.add_subparsers(dest="action", metavar="show|check", required=True, parser_class=_Parser)
     show = _command(actions, "show", "print every setting and where it comes from", options=("folder", "settings"))

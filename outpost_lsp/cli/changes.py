@@ -17,7 +17,8 @@ from outpost_lsp.cli.status import DONE, FAILED
 from outpost_lsp.domain.landing import FileOperation
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
-from outpost_lsp.sandbox.landing import land, present_on_disk
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 from outpost_lsp.service import results
 from outpost_lsp.service.workspace import Workspace
 
@@ -43,17 +44,18 @@ def apply(options: argparse.Namespace) -> int:
 
 async def _apply(options: argparse.Namespace) -> int:
     async with opened(options) as (_, workspace):
+        told_to = None if options.quiet else sys.stdout
         return await apply_run(
-            workspace, found_run(workspace, options.run), paths=options.paths or None, told_to=sys.stdout
+            workspace, found_run(workspace, options.run), paths=options.paths or None, told_to=told_to
         )
 
 
-async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | None, told_to: TextIO) -> int:
-    """Apply a run's changes on disk and say what was done; the exit status."""
+async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | None, told_to: TextIO | None) -> int:
+    """Apply a run's changes on disk and say what was done, what was not always; the exit status."""
     top = workspace.top
 
     async def write(operations: Sequence[FileOperation]) -> bool:
-        await land(top, operations)
+        await land(top, operations, records=workspace.layout.landings)
         return True
 
     outcome = await results.apply(
@@ -61,8 +63,8 @@ async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | 
     )
     for conflict in outcome.conflicts:
         print(f"outpost-lsp: {one_line(conflict.path)}: {one_line(conflict.reason)}", file=sys.stderr)
-    for path in outcome.files:
-        print(f"applied {one_line(path)}", file=told_to)
+    for path in outcome.files if told_to is not None else ():
+        print(f"{'already applied' if path in outcome.already else 'applied'} {one_line(path)}", file=told_to)
     for path in outcome.needs_own_accept:
         print(
             f"outpost-lsp: {one_line(path)} makes editors, shells or builds act: name it to apply it, "

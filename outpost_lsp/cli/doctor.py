@@ -24,7 +24,7 @@ async def _doctor(options: argparse.Namespace) -> int:
     # The probes need packages that nothing else does.
     from outpost_lsp.service.checks import diagnose
 
-    async with opened(options) as (outpost, workspace):
+    async with opened(options, is_examined=True) as (outpost, workspace):
         checks = await diagnose(outpost, workspace)
     if options.json:
         listed = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from outpost_lsp.domain.finding import Finding, Severity
+from outpost_lsp.domain.markdown import plain
 
 _COMMAND: Final[dict[Severity, str]] = {
     "error": "error",
@@ -32,7 +33,7 @@ def github_lines(findings: Iterable[Finding]) -> Iterator[str]:
             properties["col"] = str(span.start_character + 1)
             properties["endColumn"] = str(max(span.end_character, span.start_character + 1))
         listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        yield f"::{_COMMAND[finding.severity]} {listed}::{_message(finding.detail or finding.title)}"
+        yield f"::{_COMMAND[finding.severity]} {listed}::{_message(plain(finding.detail) or finding.title)}"
 
 
 def _message(text: str) -> str:

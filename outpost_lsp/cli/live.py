@@ -19,11 +19,12 @@ from rich.spinner import Spinner
 from rich.text import Text
 from rich.tree import Tree
 
-from outpost_lsp.cli.progress import event_text, route_text, status_text, tokens_text
+from outpost_lsp.cli.progress import SeenFindings, event_text, route_text, status_text, tokens_text
 from outpost_lsp.domain.event import Event, FindingEvent, StepEvent, SubagentEvent
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
 from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.service.signals import Notice, Routed, RunChanged, RunEvent, Signal, SubagentChanged, Used
 
 _SHOWN_DEEDS: Final = 4
@@ -38,7 +39,7 @@ class _AgentView:
     state: str = "working"
     step: int = 0
     route: str = ""
-    findings: int = 0
+    findings: set[str] = field(default_factory=set)
     usage: Usage = ZERO
     deeds: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_DEEDS))
 
@@ -51,6 +52,7 @@ class LiveProgress:
         self._began = time.monotonic()
         self._agents: dict[str | None, _AgentView] = {}
         self._notices: list[str] = []
+        self._seen = SeenFindings()
         self._spinner = Spinner("dots")
         self._timer: asyncio.TimerHandle | None = None
         # Drawn from the event loop alone: a thread of the library's would look at agents while they change.
@@ -133,7 +135,7 @@ class LiveProgress:
         text = Text(view.name, style="bold cyan")
         text.append(f"  step {view.step}, {view.state}", style="default not bold")
         if view.findings:
-            text.append(f", {view.findings} {'finding' if view.findings == 1 else 'findings'}", style="yellow not bold")
+            text.append(f", {count_of(len(view.findings), 'finding')}", style="yellow not bold")
         if view.usage.input or view.usage.output:
             text.append(f", {tokens_text(view.usage)}", style="dim not bold")
         return text
@@ -149,10 +151,12 @@ class LiveProgress:
         view = self._view(event.subagent_id)
         if isinstance(event, StepEvent):
             view.step = event.index
-        if isinstance(event, FindingEvent) and event.finding is not None:
-            view.findings += 1
+        is_news = self._seen.is_news(event)
+        if isinstance(event, FindingEvent) and event.finding is not None and is_news:
+            # Another agent's word on the same finding makes it no second one.
+            view.findings.add(event.finding.id)
         text = event_text(event)
-        if text is not None:
+        if text is not None and is_news:
             view.deeds.append(one_line(text, 100))
 
 

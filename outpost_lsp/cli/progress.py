@@ -26,9 +26,25 @@ from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
 from outpost_lsp.domain.usage import Usage
+from outpost_lsp.domain.wording import wait_text
 from outpost_lsp.service.signals import Notice, Routed, RunChanged, RunEvent, Signal, SubagentChanged, Used
 
 _WIDTH: Final = 160
+
+
+class SeenFindings:
+    """Which findings were told: what is merged into one, or said again, is told only when it became worse."""
+
+    def __init__(self) -> None:
+        self._severities: dict[str, str] = {}
+
+    def is_news(self, event: Event) -> bool:
+        """Whether an event is worth telling; any but that of a finding is."""
+        if not isinstance(event, FindingEvent) or event.finding is None:
+            return True
+        before = self._severities.get(event.finding.id)
+        self._severities[event.finding.id] = event.finding.severity
+        return before != event.finding.severity
 
 
 class PlainProgress:
@@ -40,6 +56,7 @@ class PlainProgress:
         self._notes: set[str] = set()
         self._names: dict[str, str] = {}
         self._agent = ""
+        self._seen = SeenFindings()
 
     def __call__(self, signal: Signal) -> None:
         match signal:
@@ -55,7 +72,7 @@ class PlainProgress:
                 self._delegation(signal.parent_id, event)
             case RunEvent(observation=observation):
                 text = event_text(observation.event)
-                if text is not None:
+                if text is not None and self._seen.is_news(observation.event):
                     self._say(observation.event.subagent_id, text)
 
     def _run(self, run: Run) -> None:
@@ -140,8 +157,7 @@ def event_text(event: Event) -> str | None:
 def _rarer_text(event: Event) -> str | None:
     match event:
         case ModelRetryEvent():
-            wait = f" in {event.wait_s:.0f} s" if event.wait_s else ""
-            return f"the model is asked again{wait}: {event.message or 'no reason given'}"
+            return f"the model is asked again{wait_text(event.wait_s)}: {event.message or 'no reason given'}"
         case CompactionEvent():
             return f"history shortened by {event.strategy}, {event.messages} messages left"
         case FallbackEvent():

@@ -87,7 +87,7 @@ def write_report(
     paint = Paint(colour=output is None and wants_colour(sys.stdout))
     match form:
         case "text":
-            text = "\n".join(_text_lines(run, ordered, len(findings) - len(shown), files, paint)) + "\n"
+            text = "".join(f"{line}\n" for line in _text_lines(run, ordered, len(findings) - len(shown), files, paint))
         case "github":
             text = "".join(f"{line}\n" for line in github_lines(ordered))
         case "json":

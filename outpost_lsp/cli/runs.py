@@ -15,6 +15,7 @@ from outpost_lsp.cli.status import DONE
 from outpost_lsp.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Paint, wants_colour
 from outpost_lsp.domain.markdown import one_line, visible
 from outpost_lsp.domain.run import Run
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import configuration
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.protocol.uris import uri_of
@@ -44,9 +45,9 @@ async def _list_runs(options: argparse.Namespace) -> int:
 def _table(runs: Sequence[Run], paint: Paint) -> Iterator[str]:
     for run in runs:
         status = paint(f"{run.status:<11}", *((_COLOURS[run.status],) if run.status in _COLOURS else ()))
-        facts = [f"{run.findings} findings"] if run.findings else []
+        facts = [count_of(run.findings, "finding")] if run.findings else []
         if run.disposition != "none" and run.changes is not None:
-            facts.append(f"{run.changes.files} files {run.disposition}")
+            facts.append(f"{count_of(run.changes.files, 'file')} {run.disposition}")
         told = paint(f" ({', '.join(facts)})", DIM) if facts else ""
         yield f"{run.id}  {_local(run.started_at)}  {status}  {one_line(run.title, 80)}{told}"
 

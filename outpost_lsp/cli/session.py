@@ -68,10 +68,13 @@ async def _until_terminated(work: Callable[[], Awaitable[Result]]) -> Result:
 
 
 @asynccontextmanager
-async def opened(options: argparse.Namespace, *, starts_runs: bool = False) -> AsyncIterator[tuple[Outpost, Workspace]]:
+async def opened(
+    options: argparse.Namespace, *, starts_runs: bool = False, is_examined: bool = False
+) -> AsyncIterator[tuple[Outpost, Workspace]]:
     """The service with the workspace that a command works in: the repository around the folder, else the folder.
 
-    A command that starts runs is refused when what the person said is wrong: a model would be passed over silently.
+    A command that starts runs is refused when what the person said is wrong: a model would be passed over silently. One
+    that examines the workspace gets it as it is, whether it can be used or not.
     """
     layout = default_layout(os.environ)
     client = settings_from_assignments(getattr(options, "settings", []))
@@ -88,6 +91,9 @@ async def opened(options: argparse.Namespace, *, starts_runs: bool = False) -> A
             print(f"outpost-lsp: {fault}", file=sys.stderr)
         if starts_runs:
             _refuse_wrong_settings(faults)
+        if is_examined:
+            yield outpost, workspace
+            return
         await workspace.ready()
         unsubscribe()
         yield outpost, workspace

@@ -15,7 +15,7 @@ from unicodedata import combining, east_asian_width
 
 from outpost_lsp.cli.terminal import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paint
 from outpost_lsp.domain.finding import SEVERITIES, Finding, Severity
-from outpost_lsp.domain.markdown import visible
+from outpost_lsp.domain.markdown import plain, visible
 
 _COLOURS: Final[dict[Severity, tuple[str, ...]]] = {
     "error": (RED, BOLD),
@@ -55,7 +55,7 @@ def _finding(finding: Finding, lines: Sequence[str], width: int, paint: Paint) -
     place = paint(f"{visible(finding.path)}:{span.start_line + 1}:{span.start_character + 1}", BOLD)
     yield f"{place}: {paint(finding.severity, *_COLOURS[finding.severity])}: {visible(finding.title)}"
     yield from _excerpt(finding, lines, width, paint)
-    for paragraph in visible(finding.detail).strip().split("\n"):
+    for paragraph in plain(finding.detail).strip().split("\n"):
         yield from textwrap.wrap(
             paragraph,
             max(width, 24),

@@ -38,6 +38,7 @@ def cross_faults(settings: Settings) -> list[Fault]:
         *_executor(settings),
         *_places(settings),
         *_money(settings),
+        *_collector(settings),
     ]
 
 
@@ -228,6 +229,11 @@ def _places(settings: Settings) -> Iterator[Fault]:
             yield path, "an absolute path is expected; ~ stands for your home folder"
     if settings.http.proxy and not settings.http.proxy.startswith(("http://", "https://")):
         yield ("http", "proxy"), "an http or https URL is expected"
+
+
+def _collector(settings: Settings) -> Iterator[Fault]:
+    if settings.telemetry.endpoint:
+        yield from _address(("telemetry", "endpoint"), settings.telemetry.endpoint, checked_base_url)
 
 
 def _money(settings: Settings) -> Iterator[Fault]:

@@ -30,6 +30,11 @@ _COMMAND_DEADLINE_S: Final = 120.0
 _COMMAND_KEPT_S: Final = 300.0
 
 
+def customary_services() -> Mapping[str, tuple[str, str]]:
+    """The address of the public service of each kind, and the variable that its users keep the key in."""
+    return _CUSTOMARY
+
+
 def public_url(kind: str) -> str:
     """The address of the public service of a kind."""
     return _CUSTOMARY[kind][0]
@@ -57,14 +62,19 @@ def service_key_variables(settings: Settings) -> set[str]:
     """The variables with keys of model services and the like: they go nowhere else, whoever asks by name (SEC-17)."""
     named = {key_variable(provider) for provider in settings.providers.values()}
     named |= {decider.api_key_env for decider in settings.deciders.values()}
-    named |= {settings.runs.ray.token_env, *(variable for _, variable in _CUSTOMARY.values())}
+    named |= {settings.runs.ray.token_env, settings.telemetry.headers_env}
+    named |= {*(variable for _, variable in _CUSTOMARY.values())}
     return named - {""}
 
 
 def key_values(settings: Settings, environment: Mapping[str, str]) -> Iterator[str]:
     """The keys that are in the environment now, for masking."""
-    for variable in sorted(key_variables(settings)):
+    headers = settings.telemetry.headers_env
+    for variable in sorted(key_variables(settings) - {headers}):
         if value := environment.get(variable, "").strip():
+            yield value
+    for header in environment.get(headers, "").split(","):
+        if value := header.partition("=")[2].strip():
             yield value
 
 

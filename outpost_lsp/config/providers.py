@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
+
 from outpost_lsp.config.keys import AskClient, decider_key, key_values, key_variables, provider_key, public_url
 from outpost_lsp.config.masking import mask_patterns
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.services import DeciderSettings, ProviderSettings
+from outpost_lsp.config.tracing import Tracing
 from outpost_lsp.decisions.rules import RulesDecisionProvider
 from outpost_lsp.decisions.system_one import SystemOneDecisionProvider
 from outpost_lsp.domain.decision import DecisionProvider
@@ -43,11 +46,16 @@ class Services:
         self._providers: dict[str, ModelProvider] = {}
         self._deciders: dict[tuple[str, str, str], DecisionProvider] = {}
         self._seen_keys: set[str] = set()
+        # Whoever says `offline` wants nothing to leave this machine.
+        self.tracing = Tracing(settings, environment) if settings.telemetry.enabled and not offline else None
+        """What follows runs with spans, when the settings ask for it."""
 
     def serves(self, settings: Settings) -> bool:
         """Whether these services are the ones that other settings name, too."""
         mine = self.settings
-        return (mine.providers, mine.deciders, mine.http) == (settings.providers, settings.deciders, settings.http)
+        return all(
+            getattr(mine, table) == getattr(settings, table) for table in ("providers", "deciders", "http", "telemetry")
+        )
 
     def provider(self, name: str) -> ModelProvider:
         """The provider under `[providers]`."""
@@ -80,6 +88,8 @@ class Services:
         for service in made:
             if isinstance(service, Closable):
                 await service.aclose()
+        if self.tracing is not None:
+            await to_thread.run_sync(self.tracing.close)
 
     def _make_provider(self, name: str) -> ModelProvider:
         settings = self.settings.providers[name]

@@ -131,6 +131,19 @@ class RunSettings(Section):
     """Only with `executor = "ray"`."""
 
 
+class TelemetrySettings(Section):
+    """Spans of what runs do, for OpenTelemetry; needs the extra `otel`. The user's own file or the client only."""
+
+    enabled: Flag = False
+    """Whether spans are sent."""
+    endpoint: Text = ""
+    """The collector's base URL for OTLP over HTTP, without `/v1/traces`: `https`, or a loopback host. Empty: the variable `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://127.0.0.1:4318`."""
+    headers_env: OptionalVariableName = "OTEL_EXPORTER_OTLP_HEADERS"
+    """The variable that holds headers for the collector, as `name=value,name=value`."""
+    content: Flag = False
+    """Whether prompts, answers, and what tools were given and gave are sent, too."""
+
+
 class CeilingSettings(Section):
     """Ceilings in tokens and money."""
 
@@ -182,6 +195,8 @@ class Settings(Section):
     """How runs are carried out and remembered."""
     budget: BudgetSettings = BudgetSettings()
     """What may be spent."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Spans for OpenTelemetry."""
 
 
 BUILT_IN: Final[Mapping[str, Any]] = {

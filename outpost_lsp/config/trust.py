@@ -152,7 +152,7 @@ def _own_file_only(path: Path, _: Any) -> str | None:
 
 
 def _not_the_workspace(path: Path, _: Any) -> str | None:
-    return OWN_FILE_OR_CLIENT if path[:2] in (("runs", "executor"), ("runs", "ray")) else None
+    return OWN_FILE_OR_CLIENT if path[:2] in (("runs", "executor"), ("runs", "ray")) or path[0] == "telemetry" else None
 
 
 def _programs(path: Path, _: Any) -> str | None:

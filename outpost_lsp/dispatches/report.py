@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from outpost_lsp.dispatches.observe import redacted
 from outpost_lsp.domain.event import Event, ToolEvent, ToolResultEvent, WarningEvent
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import configuration
 
 MAX_FAILED_TOOLS: Final = 50
@@ -128,7 +129,13 @@ def _markdown(data: Mapping[str, Any]) -> str:
 def _diff(diff: Mapping[str, Any] | None) -> list[str]:
     if diff is None:
         return []
-    lines = ["", "## Changes", "", f"{diff['files_changed']} files, +{diff['added']} -{diff['removed']}", ""]
+    lines = [
+        "",
+        "## Changes",
+        "",
+        f"{count_of(diff['files_changed'], 'file')}, +{diff['added']} -{diff['removed']}",
+        "",
+    ]
     for file in diff["files"]:
         names = " → ".join(code_span(path) for path in file["paths"])
         lines.append(f"- {names}: " + ("binary" if file["binary"] else f"+{file['added']} -{file['removed']}"))

@@ -148,6 +148,8 @@ class ToolDeniedEvent(Event):
 
 
 class ToolResultEvent(Event):
+    """A call is over. Results are told together; `started_at` and `duration_ms` say when the call itself ran."""
+
     kind: Literal["tool-result"] = "tool-result"
     call_id: str
     name: str
@@ -155,6 +157,8 @@ class ToolResultEvent(Event):
     preview: str
     characters: int
     parent_call_id: str | None = None
+    started_at: str | None = None
+    duration_ms: int | None = None
 
 
 class FileChangeEvent(Event):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from outpost_lsp.domain.record import MAX_SAFE_INTEGER
 from outpost_lsp.errors import OutpostError
+
+_SHOWN_BEFORE: Final = 30
 
 _type_name = type.__dict__["__name__"].__get__
 """Reads the name that Python keeps of a class, so that no metaclass gets a word in."""
@@ -86,3 +88,22 @@ def _plain_fault(value: Any) -> str | None:
             return "the number is not finite"
         return "negative zero" if value == 0 and math.copysign(1, value) < 0 else None
     return f"{_type_name(kind)} is not JSON"
+
+
+def why_no_object(text: str) -> str:
+    """What is wrong, and where, with a text that had to be a JSON object; told to the model that wrote it (TEXEC-12)."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        before = text[max(0, error.pos - _SHOWN_BEFORE) : error.pos]
+        after = f", after {before!r}" if before else ""
+        if not text[error.pos :].strip():
+            return f"the arguments are no JSON, they end in the middle ({place}{after}); send them whole"
+        return f"the arguments are no JSON: {error.msg} ({place}{after}); send one JSON object"
+    except (ValueError, RecursionError) as error:
+        return f"the arguments are no JSON that can be kept: {error}; send one JSON object"
+    if isinstance(value, dict) and (fault := lossless_fault(value, "input")) is None:
+        return "the arguments are an object inside a text; send the object itself"
+    fault = lossless_fault(value, "input") or f"an object is expected, this is {_type_name(type(value))}"
+    return f"the arguments cannot be taken: {fault}"

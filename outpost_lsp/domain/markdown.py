@@ -3,7 +3,8 @@
 `visible` writes characters that hide or reorder text as their numbers. `safe_markdown` keeps formatting and code, but
 leaves no raw HTML, no image, and no link except to https and to files below the workspace. Where it is unsure whether
 something is code it treats it as text, so that a reader that parses differently is not tricked. Both may be applied
-twice without a change. Whoever accepts text of a model for showing calls them.
+twice without a change. Whoever accepts text of a model for showing calls them. `plain` takes the marks out again for a
+reader that shows none.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _LINK: Final = re.compile(r"\]\(\s*([^\s)]*)(\)?)")
 _TAG: Final = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
 _REFERENCE: Final = re.compile(r"(\\*)(&(?:#[0-9]+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);)")
 _IMAGE: Final = re.compile(r"(\\*)!\[")
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
+_BOLD: Final = re.compile(r"(?<![\\*])\*\*(?=[^\s*])(.+?)(?<![\s\\*])\*\*(?!\*)")
 _BARE_ADDRESS: Final = re.compile(r"(?i)\b((?:http|ftp):)//|\b(www)\.|(?<=[\w.+-])(@)(?=[\w-]+\.)")
 
 
@@ -49,8 +52,7 @@ def safe_markdown(text: str) -> str:
     for line in visible(text).split("\n"):
         if fence:
             pieces.append(line)
-            if line.strip() and not line.strip(fence[0] + " \t") and len(line.strip()) >= len(fence):
-                fence = ""
+            fence = "" if _ends_fence(line, fence) else fence
             continue
         opening = _FENCE.match(line)
         if opening or not line.strip():
@@ -62,6 +64,40 @@ def safe_markdown(text: str) -> str:
             paragraph.append(line)
     pieces.extend(_safe_paragraph(paragraph))
     return "\n".join(pieces)
+
+
+def plain(markdown: str) -> str:
+    """`safe_markdown` text for readers that show no Markdown: as it is, without the backslashes and the bold marks."""
+    lines: list[str] = []
+    fence = ""
+    for line in visible(markdown).split("\n"):
+        if fence:
+            fence = "" if _ends_fence(line, fence) else fence
+            lines.append(line)
+        elif opening := _FENCE.match(line):
+            fence = opening.group(1) or opening.group(2)
+            lines.append(line)
+        else:
+            lines.append(_plain_line(line))
+    return "\n".join(lines)
+
+
+def _plain_line(line: str) -> str:
+    pieces = list(_code_spans(line))
+    if None in pieces:
+        return _plain_text(line)
+    return "".join(
+        piece if piece.startswith("`") and "|" not in piece else _plain_text(piece) for piece in map(str, pieces)
+    )
+
+
+def _plain_text(text: str) -> str:
+    return _ESCAPED.sub(r"\1", _BOLD.sub(r"\1", text))
+
+
+def _ends_fence(line: str, fence: str) -> bool:
+    mark = line.strip()
+    return bool(mark) and not mark.strip(fence[0]) and len(mark) >= len(fence)
 
 
 def _is_hidden(character: str) -> bool:

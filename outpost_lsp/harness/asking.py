@@ -21,7 +21,7 @@ from outpost_lsp.domain.event import (
     TextDeltaEvent,
     UsageSource,
 )
-from outpost_lsp.domain.message import Message
+from outpost_lsp.domain.message import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from outpost_lsp.domain.model import Completed, ModelRequest, ModelResult, ReasoningDelta, Retry, TextDelta
 from outpost_lsp.domain.record import describe
 from outpost_lsp.domain.usage import UNKNOWN, Usage, usage_from_report
@@ -32,6 +32,10 @@ from outpost_lsp.harness.context import SUMMARY_SYSTEM, rendered, summarize_hist
 if TYPE_CHECKING:
     from outpost_lsp.harness.loop import Loop
 
+CUT_OFF: Final = (
+    "Cut off: the answer reached its output limit before this call was complete, so it was not run. "
+    "Say less at once, or split what you write."
+)
 _UNCOUNTED_WHEN: Final = frozenset({"timeout", "response"})
 """Faults after which a service may have worked without saying how much."""
 
@@ -60,6 +64,24 @@ async def summarize(loop: Loop, messages: Sequence[Message]) -> str:
     if result.reason != "end" or not result.text.strip():
         raise OutpostError("response", f"the summary of the history failed: it ended with {result.reason}")
     return result.text
+
+
+def remembered_cut(result: ModelResult) -> list[Message]:
+    """What a conversation keeps of an answer that its output limit cut off, for the case that it goes on.
+
+    The text and the calls, each answered as what it is: cut off, and not run (LOOP-14). Half a thought cannot be sent
+    back to the service that would have signed it.
+    """
+    content = tuple(
+        block
+        for block in result.blocks
+        if isinstance(block, ToolCallBlock) or (isinstance(block, TextBlock) and block.text)
+    )
+    if not content:
+        return []
+    answer = Message(role="assistant", content=content)
+    told = [ToolResultBlock(call_id=call.id, content=CUT_OFF, is_error=True) for call in answer.calls]
+    return [answer, Message(role="user", content=tuple(told))] if told else [answer]
 
 
 async def _make_room(loop: Loop) -> bool:

@@ -29,7 +29,7 @@ from outpost_lsp.domain.tool import Tool
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.agent import MAX_DELEGATION_DEPTH, Agent, Harness
-from outpost_lsp.harness.asking import ask_model, summarize
+from outpost_lsp.harness.asking import ask_model, remembered_cut, summarize
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.context import (
@@ -293,6 +293,8 @@ class Loop:
                 await self._call_tools(result)
                 return None
             case "max-tokens":
+                for message in remembered_cut(result):
+                    self.memory.append(message)
                 raise OutpostError(
                     "limit",
                     f"the model's answer at step {self.step} was cut off by its output limit",

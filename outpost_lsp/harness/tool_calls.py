@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import anyio.to_thread
 
 from outpost_lsp.domain.event import Event, ToolDeniedEvent, ToolEvent, ToolOutputEvent, ToolResultEvent
 from outpost_lsp.domain.message import ToolCallBlock, ToolResultBlock
+from outpost_lsp.domain.lossless import why_no_object
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.tool import OBSERVABLE, InvalidInputError, Tool, ToolContext, ToolOutput
@@ -28,6 +30,7 @@ from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.harness.gate import inside
 from outpost_lsp.harness.hooks import HookInput, run_hook, tool_output
 from outpost_lsp.sandbox.lease import BorrowedLease
+from outpost_lsp.storage.identifiers import now_text
 
 if TYPE_CHECKING:
     from outpost_lsp.harness.loop import Loop
@@ -57,6 +60,9 @@ class ToolCall:
     tool: Tool | None = None
     value: Any = None
     output: ToolOutput | None = None
+    started_at: str | None = None
+    """When it began to run, after whatever the group made it wait for."""
+    duration_ms: int | None = None
     expired: bool = False
     """Its own deadline passed, which is not the same as a cancelled loop."""
 
@@ -87,7 +93,8 @@ async def _prepared(loop: Loop, block: ToolCallBlock) -> ToolCall:
     try:
         call.value = call.tool.validated(block.input)
     except InvalidInputError as error:
-        call.output = ToolOutput(f"Invalid input for {block.name}: {error}", True)
+        reason = why_no_object(block.input) if isinstance(block.input, str) else error
+        call.output = ToolOutput(f"Invalid input for {block.name}: {reason}", True)
         return call
     skill = loop.harness.skill_of_tool.get(block.name)
     if skill is not None and skill not in loop.loaded_skills:
@@ -179,6 +186,7 @@ async def _run_group(loop: Loop, calls: Sequence[ToolCall]) -> None:
 
 async def _run(loop: Loop, call: ToolCall) -> ToolOutput:
     assert call.tool is not None
+    call.started_at, began = now_text(), time.monotonic()
     try:
         return await _within_deadline(loop, call.tool, call)
     except Exception as error:
@@ -190,6 +198,8 @@ async def _run(loop: Loop, call: ToolCall) -> ToolOutput:
         if loop.harness.tool_execution.on_error == "fail":
             raise
         return ToolOutput(str(error) or type(error).__name__, True)
+    finally:
+        call.duration_ms = round((time.monotonic() - began) * 1000)
 
 
 async def _within_deadline(loop: Loop, tool: Tool, call: ToolCall) -> ToolOutput:
@@ -312,6 +322,8 @@ async def _completed(loop: Loop, call: ToolCall) -> ToolResultBlock:
             is_error=output.is_error,
             preview=content[:PREVIEW],
             characters=characters,
+            started_at=call.started_at,
+            duration_ms=call.duration_ms,
         )
     )
     return ToolResultBlock(call_id=call.block.id, content=content, is_error=True if output.is_error else None)

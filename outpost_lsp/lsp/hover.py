@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outpost_lsp.domain.finding import Finding, Span
-from outpost_lsp.domain.markdown import one_line, safe_markdown, visible
+from outpost_lsp.domain.markdown import one_line, plain, safe_markdown
 
 
 def findings_at(findings: Sequence[Finding], line: int, character: int) -> list[Finding]:
@@ -32,7 +32,7 @@ def hover_markdown(findings: Sequence[Finding]) -> str:
 def hover_text(findings: Sequence[Finding]) -> str:
     """The findings as plain text, for clients that show no Markdown."""
     return "\n\n".join(
-        f"{finding.severity}: {one_line(finding.title)}\n\n{visible(finding.detail)}\n\n{_origin(finding)}".replace(
+        f"{finding.severity}: {one_line(finding.title)}\n\n{plain(finding.detail)}\n\n{_origin(finding)}".replace(
             "\n\n\n\n", "\n\n"
         )
         for finding in findings

@@ -17,6 +17,7 @@ from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, StepE
 from outpost_lsp.domain.finding import Severity
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
+from outpost_lsp.domain.wording import wait_text
 from outpost_lsp.lsp.events import EventStream
 from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome, without_links
 from outpost_lsp.lsp.payloads import route_json, subagent_json, usage_event_json
@@ -64,7 +65,8 @@ class _Live:
     step: int = 0
     tokens: int = 0
     activity: str = ""
-    severities: list[Severity] = field(default_factory=list)
+    severities: dict[str, Severity] = field(default_factory=dict)
+    """By finding: one that is told again, because another agent saw it too, is still one."""
 
 
 class Reporter:
@@ -147,7 +149,7 @@ class Reporter:
         del self._live[run.id]
         self._events.forget(run.id)
         self._publisher.flush()
-        level, text = outcome(run, live.severities)
+        level, text = outcome(run, live.severities.values())
         self._progress.close(run.id, text)
         self.message(MESSAGE_TYPES[level], f"Outpost: {text}")
 
@@ -161,10 +163,11 @@ class Reporter:
             case ToolEvent():
                 live.activity = f"{event.name}"
             case FindingEvent(finding=finding) if finding is not None:
-                live.severities.append(finding.severity)
+                live.severities[finding.id] = finding.severity
             case ModelRetryEvent():
-                wait = f" in {event.wait_s:.0f} s" if event.wait_s else ""
-                live.activity = f"trying again{wait}: {one_line(event.message or 'the service failed', 120)}"
+                live.activity = (
+                    f"trying again{wait_text(event.wait_s)}: {one_line(event.message or 'the service failed', 120)}"
+                )
             case _:
                 return
         self._progress.report(run_id, self._progress_text(live, len(live.severities)))

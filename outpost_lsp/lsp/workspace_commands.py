@@ -73,7 +73,6 @@ async def _worktrees(desk: Desk, params: shapes.WorktreesParams, _: Token | None
 
 
 async def _doctor(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
-    await desk.all_ready()
     checks: list[Result] = []
     for workspace in desk.outpost.workspaces:
         for check in await diagnose(desk.outpost, workspace):

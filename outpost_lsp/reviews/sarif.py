@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from outpost_lsp.domain.finding import Finding, Severity, Span, Suggestion
+from outpost_lsp.domain.markdown import plain
 from outpost_lsp.domain.run import Run
 
 SCHEMA_URI: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -86,7 +87,7 @@ def _run_properties(run: Run) -> dict[str, Any]:
 
 
 def _result(finding: Finding, rule: int) -> dict[str, Any]:
-    text = "\n\n".join(part for part in (finding.title, finding.detail) if part)
+    text = "\n\n".join(part for part in (finding.title, plain(finding.detail)) if part)
     markdown = "\n\n".join(part for part in (f"**{_escaped(finding.title)}**", finding.detail) if part)
     result: dict[str, Any] = {
         "ruleId": finding.code,

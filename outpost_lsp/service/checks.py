@@ -16,11 +16,15 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from outpost_lsp.config.tracing import EXTRA_MISSING, collector, has_extra
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import SourceText
 from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.storage.identifiers import new_run_id
+from outpost_lsp.storage.layout import Layout
+from outpost_lsp.storage.private_files import storage_fault
 from outpost_lsp.worktrees.git import OLDEST_GIT, git_version
 from outpost_lsp.worktrees.registration import owner_of
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
@@ -46,8 +50,25 @@ class Check:
 
 
 async def diagnose(outpost: Outpost, workspace: Workspace) -> list[Check]:
-    """Every check for a workspace, in the order in which one depends on another."""
+    """Every check for a workspace, in the order in which one depends on another; of one that cannot be opened, why."""
+    try:
+        await workspace.ready()
+    except OutpostError as fault:
+        return [check async for check in _first_checks(outpost.layout, fault)]
     return [check async for check in _checks(outpost, workspace)]
+
+
+async def _first_checks(layout: Layout, fault: OutpostError) -> AsyncIterator[Check]:
+    yield await _guarded("git", _git)
+    folders = [
+        await _guarded("state folder", lambda: _folder(layout.state, "state folder")),
+        await _guarded("cache folder", lambda: _folder(layout.cache, "cache folder")),
+    ]
+    for check in folders:
+        yield check
+    if all(check.status != "fail" for check in folders):
+        yield Check("workspace", "fail", fault.message)
+    yield await _guarded("offline reviewer", _offline)
 
 
 async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check]:
@@ -111,10 +132,12 @@ async def _leftovers(workspace: Workspace) -> Check:
             dead.append(str(registered_directory(entry) or entry))
     pending = [run for run in workspace.runs.list() if run.disposition == "pending"]
     if not dead:
-        waiting = f"; {len(pending)} runs have changes to apply or discard" if pending else ""
+        waiting = f"; {count_of(len(pending), 'run has', 'runs have')} changes to apply or discard" if pending else ""
         return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")
     named = ", ".join(dead[:5]) + (" …" if len(dead) > 5 else "")
-    return Check("leftovers", "warn", f"{len(dead)} worktrees of processes that died: {named}; see outpost-lsp clean")
+    return Check(
+        "leftovers", "warn", f"{count_of(len(dead), 'worktree')} of processes that died: {named}; see outpost-lsp clean"
+    )
 
 
 async def _others_leftovers(workspace: Workspace) -> Check:
@@ -135,16 +158,22 @@ async def _others_leftovers(workspace: Workspace) -> Check:
     told = [
         *(f"{lock} is older than a day: delete it when no git command runs" for lock in locks),
         *(f"the worktree {directory} is missing or incomplete: see git worktree list" for directory in gone[:5]),
-        *([f"{len(gone) - 5} more worktrees are missing"] if len(gone) > 5 else []),
+        *([f"{count_of(len(gone) - 5, 'more worktree is', 'more worktrees are')} missing"] if len(gone) > 5 else []),
     ]
     return Check("others' leftovers", "warn" if told else "ok", "; ".join(told) or "no old lock, no missing worktree")
 
 
 async def _folder(folder: Path, name: str) -> Check:
     probe = anyio.Path(folder) / f".doctor-{new_run_id()}"
-    await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-    await probe.write_bytes(b"")
-    await probe.unlink()
+    try:
+        await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        await probe.write_bytes(b"")
+        await probe.unlink()
+    except OSError as error:
+        variable = "OUTPOST_STATE_DIR" if name == "state folder" else "OUTPOST_CACHE_DIR"
+        raise OutpostError(
+            "workspace", f"{storage_fault(error, folder).message}, or choose another with {variable}"
+        ) from error
     free_mib = shutil.disk_usage(folder).free // (1024 * 1024)
     status: Status = "ok" if free_mib >= 200 else "warn"
     return Check(name, status, f"{folder}, {free_mib:,} MiB free")
@@ -184,6 +213,21 @@ def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
     for name, decider in settings.deciders.items():
         if decider.kind != "rules":
             yield _service(outpost, f"decider {name}", decider.base_url, decider.api_key_env)
+    if settings.telemetry.enabled:
+        yield _telemetry(outpost, workspace)
+
+
+def _telemetry(outpost: Outpost, workspace: Workspace) -> Check:
+    if workspace.services.tracing is None:
+        return Check("telemetry", "ok", "no spans are sent: everything is offline")
+    if not has_extra():
+        return Check("telemetry", "fail", EXTRA_MISSING)
+    try:
+        place = collector(workspace.settings, outpost.environment)
+    except OutpostError as error:
+        return Check("telemetry", "fail", error.message)
+    content = "with" if workspace.settings.telemetry.content else "without"
+    return Check("telemetry", "ok", f"spans go to {place}, {content} content")
 
 
 def _service(outpost: Outpost, name: str, base_url: str | None, key_name: str | None) -> Check:

@@ -53,6 +53,8 @@ class ApplyOutcome:
 
     applied: bool
     files: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    """Those of the files that stood as the run made them before anything was done."""
     conflicts: tuple[ApplyConflict, ...] = ()
     needs_own_accept: tuple[str, ...] = ()
 
@@ -121,7 +123,8 @@ async def apply(
     if _is_settled(workspace, run.id, versions):
         await _settle(workspace, run.id, "applied")
     files = tuple(sorted({*(operation.path for operation in landing.operations), *landing.already} & set(applied)))
-    return ApplyOutcome(bool(applied), files, needs_own_accept=chosen.needs_own_accept)
+    already = tuple(path for path in files if path in landing.already)
+    return ApplyOutcome(bool(applied), files, already, needs_own_accept=chosen.needs_own_accept)
 
 
 async def discard(workspace: Workspace, run: Run) -> bool:

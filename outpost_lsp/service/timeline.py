@@ -135,6 +135,8 @@ class _Teller:
         self._subagents: dict[str, Subagent] = {}
         self._routes: list[Route] = []
         self._usage: dict[str | None, Usage] = {}
+        self._found: dict[str, tuple[_Draft, int]] = {}
+        """Where each finding is told."""
 
     def timeline(self) -> Timeline:
         names = {id: subagent.name for id, subagent in self._subagents.items()}
@@ -160,8 +162,14 @@ class _Teller:
                 self._delegation(event, at)
             case UsageEvent():
                 self._count(event)
+            case FindingEvent(finding=finding) if finding is not None and finding.id in self._found:
+                # What was merged into it, or said of it again, makes it no second one.
+                draft, place = self._found[finding.id]
+                draft.notes[place] = _note(event) or draft.notes[place]
             case _ if (draft := self._current.get(owner)) is not None:
                 _add_to_step(draft, event, at)
+                if isinstance(event, FindingEvent) and event.finding is not None:
+                    self._found[event.finding.id] = (draft, len(draft.notes) - 1)
 
     def _delegation(self, event: SubagentEvent, at: str) -> None:
         known = self._subagents.get(event.id)

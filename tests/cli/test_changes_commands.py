@@ -56,6 +56,21 @@ def test_applying_writes_the_files_and_ends_the_worktree(program: Program, proje
     assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
     assert disposition(program, project, run) == "applied"
     assert len(project.git("worktree", "list").splitlines()) == 1
+    again = program("apply", run["id"], cwd=project.path)
+    assert (again.status, again.out) == (0, "already applied README.md\n")
+
+
+def test_quiet_says_nothing_of_what_went_as_it_should(program: Program, project: RealRepository) -> None:
+    with ModelServer(
+        [Answer(calls=[{"name": "write_file", "input": {"path": "a", "content": "b"}}]), "Done."]
+    ) as server:
+        program.use_model(server.base_url)
+        ended = program("run", "fixer", "change it", "--quiet", cwd=project.path)
+    assert (ended.status, ended.out, ended.err) == (0, "Done.\n", "")
+    [run] = program("runs", "--json", cwd=project.path).json
+    ended = program("apply", run["id"], "--quiet", cwd=project.path)
+    assert (ended.status, ended.out, ended.err) == (0, "", "")
+    assert (project.path / "a").read_text("utf-8") == "b"
 
 
 def test_run_with_apply_applies_at_once(program: Program, project: RealRepository) -> None:

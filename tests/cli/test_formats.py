@@ -8,6 +8,9 @@ from outpost_lsp.cli.github import github_lines
 from outpost_lsp.cli.terminal import Paint
 from outpost_lsp.cli.text_report import summary_line, text_report
 from outpost_lsp.domain.finding import Finding, Severity, Span
+from outpost_lsp.domain.markdown import safe_markdown
+from outpost_lsp.domain.run import Run
+from outpost_lsp.reviews.sarif import sarif_log
 
 
 def finding(**changes: object) -> Finding:
@@ -104,7 +107,7 @@ def test_github_commands_cannot_be_ended_or_begun_by_the_text_of_a_finding() -> 
     assert line.count("::") == 4  # two of the command, two inside its message, which ends at the line's end
     assert "file=a%2Cb%3Ac%250A.py," in line
     assert "title=x%3A%3Astop-commands%3A%3Ay%2Cz (undefined-name)" in line
-    assert line.endswith("::50%25%0D%0A::add-mask::secret%0Dend")
+    assert line.endswith("::50%25%0A::add-mask::secret%0Aend")
 
 
 def test_github_shows_information_and_hints_as_notices() -> None:
@@ -117,3 +120,24 @@ def test_a_finding_over_several_lines_has_no_columns_on_github() -> None:
     [line] = github_lines([finding(span=span)])
     assert "line=3,endLine=6" in line
     assert "col=" not in line
+
+
+def test_texts_for_readers_without_markdown_show_no_escapes() -> None:
+    found = finding(detail=safe_markdown("Compare <b> with **both** at http://x.y/`z`"))
+    plainly = "Compare <b> with both at http://x.y/`z`"
+    assert f"    {plainly}" in report(found, [])
+    [line] = github_lines([found])
+    assert line.endswith(f"::{plainly}")
+    run = Run(
+        id="r",
+        kind="review",
+        agent="a",
+        title="t",
+        status="succeeded",
+        workspace="/w",
+        started_at="2026-01-01T00:00:00Z",
+    )
+    log = sarif_log(run, [found], version="1")
+    message = log["runs"][0]["results"][0]["message"]
+    assert message["text"].endswith(plainly)
+    assert "\\<b>" in message["markdown"]

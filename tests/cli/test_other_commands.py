@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Program
+from tests.cli.conftest import PATIENCE_S, Program
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository
@@ -265,6 +265,18 @@ def test_doctor_names_what_other_programs_left_and_leaves_it_alone(program: Prog
     assert len(list((repository / ".git" / "worktrees").iterdir())) == 4
 
 
+@pytest.mark.parametrize("variable", ["OUTPOST_STATE_DIR", "OUTPOST_CACHE_DIR"])
+def test_DOC_03_a_folder_that_cannot_be_used_is_a_failed_check_with_a_remedy(
+    program: Program, project: RealRepository, tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "file").write_text("no folder", "utf-8")
+    ended = program("doctor", cwd=project.path, **{variable: str(tmp_path / "file" / "below")})
+    assert (ended.status, ended.err) == (1, "")
+    [failed] = [line for line in ended.out.splitlines() if line.startswith("fail")]
+    assert f"cannot use {tmp_path / 'file' / 'below'}: Not a directory" in failed
+    assert f"or choose another with {variable}" in failed
+
+
 def test_doctor_outside_a_repository_says_so(program: Program, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
@@ -340,3 +352,35 @@ def test_colour_is_for_terminals_and_not_where_no_color_says_otherwise(
         assert (b"\x1b[" in output) is coloured
     os.close(ours)
     os.close(theirs)
+
+
+_INTERRUPTED = """
+import os, signal, sys
+
+module = sys.argv.pop(1)
+
+class AtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AtImport())
+from outpost_lsp.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["outpost_lsp.cli.main", "outpost_lsp.cli.arguments", "outpost_lsp.errors", "outpost_lsp.service.outpost"]
+)
+def test_ctrl_c_while_the_program_starts_is_one_line_and_status_130(module: str, project: RealRepository) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, module, "review"],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "outpost-lsp: cancelled\n")

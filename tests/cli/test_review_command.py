@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import Layout
-from tests.cli.conftest import Program, wait_until
+from tests.cli.conftest import PATIENCE_S, Program, wait_until
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository, make_repository
@@ -312,7 +316,7 @@ def test_a_refused_connection_and_a_missing_key_end_with_3_and_say_what_to_do(
         gone = server.base_url
     program.use_model(gone)
     ended = program("review", "-q", cwd=project.path)
-    assert ended.status == 3
+    assert (ended.status, ended.out) == (3, "")
     program.config.write_text(program.config.read_text("utf-8").replace('api_key_env = ""', 'api_key_env = "NO_KEY"'))
     ended = program("review", "-q", cwd=project.path)
     assert ended.status == 3
@@ -408,3 +412,31 @@ def test_a_reader_that_goes_away_is_no_fault(program: Program) -> None:
         assert process.wait(timeout=60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+_AS_SOMEBODY_ORDINARY = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named_as_that_and_a_review_of_the_rest_goes_on(
+    program: Program, project: RealRepository
+) -> None:
+    project.write("secret.txt", "hidden\n")
+    (project.path / "secret.txt").chmod(0)
+    prefix = _AS_SOMEBODY_ORDINARY if os.geteuid() == 0 else ()
+    named, rest = (
+        subprocess.run(
+            [*prefix, sys.executable, "-m", "outpost_lsp", "review", *arguments],
+            cwd=project.path,
+            env=program.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        for arguments in (["-q", "secret.txt"], [])
+    )
+    told = "outpost-lsp: paths: secret.txt may not be read by this user; check the permissions of the file\n"
+    assert (named.returncode, named.stdout, named.stderr) == (2, "", told)
+    assert rest.returncode in (0, 1)
+    assert "note: Left out, not a readable file: secret.txt." in rest.stderr

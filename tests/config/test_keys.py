@@ -149,9 +149,11 @@ def test_every_variable_that_holds_a_key_is_known(tmp_path: Path) -> None:
         "[mcp.m]\nurl = 'https://m'\nbearer_token_variable = 'M'\n"
     )
     configured = load_settings(user_file=file).settings
-    expected = {"A", "D", "M", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OUTPOST_RAY_TOKEN"}
+    expected = {"A", "D", "M", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OUTPOST_RAY_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS"}
     assert key_variables(configured) == expected
-    assert list(key_values(configured, {"A": "1", "D": "", "Z": "9", "M": " 2 "})) == ["1", "2"]
+    headers = "authorization=Bearer 3, x-scope=4, odd"
+    values = {"A": "1", "D": "", "Z": "9", "M": " 2 ", "OTEL_EXPORTER_OTLP_HEADERS": headers}
+    assert list(key_values(configured, values)) == ["1", "2", "Bearer 3", "4"]
 
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="[]"), min_size=8, max_size=40)

@@ -11,6 +11,7 @@ from outpost_lsp import (
     Agent,
     Choice,
     Decision,
+    FallbackAgent,
     Harness,
     Journal,
     ModelRouting,
@@ -21,6 +22,7 @@ from outpost_lsp import (
     Steering,
     Subagent,
     Tool,
+    read_journal,
 )
 from tests.harness.stage import Stage, calls, echo, provider, says, usage
 
@@ -125,6 +127,45 @@ async def test_RPL_06_a_recorded_failure_is_raised_again_after_its_events(stage:
         await stage.run(ReplayAgent(path))
     assert (caught.value.code, caught.value.message, caught.value.details["replayed"]) == ("quota", "HTTP 429", True)
     assert len(stage.of("tool-result")) == 1
+
+
+async def test_RPL_07_a_handover_is_replayed_within_one_turn(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    first = Agent(
+        "one", Harness(provider(calls(("echo", {"text": "x"})), OutpostError("quota", "HTTP 429")), tools=[echo])
+    )
+    second = Agent("two", Harness(provider(says("done", tokens=usage(5, 1, 2)))))
+    recorded = await stage.run(FallbackAgent([first, second], ["quota"]), "the brief", journal=Journal(path=path))
+    assert recorded.fallback is not None
+    lines = path.read_text().splitlines()
+    # What the second candidate was asked is not compared.
+    later = [number for number, line in enumerate(lines) if '"kind":"prompt"' in line][1]
+    lines[later] = lines[later].replace("the brief", "another brief")
+    path.write_text("\n".join(lines) + "\n")
+    before = [event for event in story(stage) if event["kind"] != "fallback"]
+    stage.events.clear()
+    again = await stage.run(ReplayAgent(path), "the brief")
+    assert story(stage) == before
+    assert (again.text, again.fallback, len(again.turns)) == ("done", None, 1)
+    assert again.usage == recorded.usage
+    assert again.usage.input == 7
+    assert stage.of("fallback") == []
+
+
+@pytest.mark.parametrize(("hub", "journal"), [(True, True), (True, False), (False, True), (False, False)])
+async def test_JRN_03_requests_and_answers_are_in_a_journal_only_when_hub_and_journal_are_verbose(
+    stage: Stage, tmp_path: Path, hub: bool, journal: bool
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    await stage.run(
+        Agent("m", Harness(provider(says("done")), routing=routed("fast"))),
+        journal=Journal(path=path, verbose=journal),
+        observation=ObservationHub(verbose=hub),
+    )
+    full = {"model-request", "model-response", "decision-request", "decision-response"}
+    kinds = {record.kind for record in read_journal(path)}
+    assert kinds & full == (full if hub and journal else set())
+    assert "decision" in kinds
 
 
 async def test_RPL_08_steered_runs_replay_turn_by_turn(stage: Stage, tmp_path: Path) -> None:

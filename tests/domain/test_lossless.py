@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from outpost_lsp.domain.lossless import lossless_fault
+from outpost_lsp.domain.lossless import lossless_fault, why_no_object
 
 MAX = 2**53 - 1
 
@@ -168,3 +168,22 @@ def test_JSON_01_depth_alone_is_no_fault_and_no_crash() -> None:
     assert fault.endswith("[0]: the number is not finite")
     while deep:  # A nest this deep is taken apart by hand, since freeing it in one go is recursive in the interpreter.
         deep = deep[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"path": ', "no JSON, they end in the middle (line 1, column 10, after '{\"path\": '); send them whole"),
+        (
+            '{"a": 1 "b"}',
+            "no JSON: Expecting ',' delimiter (line 1, column 9, after '{\"a\": 1 '); send one JSON object",
+        ),
+        ("hello", "no JSON: Expecting value (line 1, column 1); send one JSON object"),
+        ('{"a": NaN}', "cannot be taken: input.a: the number is not finite"),
+        ("[1]", "cannot be taken: an object is expected, this is list"),
+        ('{"a": 1}', "are an object inside a text; send the object itself"),
+        ("[" * 100_000, "that can be kept"),
+    ],
+)
+def test_TEXEC_12_a_model_is_told_what_is_wrong_with_its_arguments_and_where(text: str, told: str) -> None:
+    assert told in why_no_object(text)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outpost_lsp.domain.markdown import one_line, safe_markdown, visible
+from outpost_lsp.domain.markdown import one_line, plain, safe_markdown, visible
 
 
 @pytest.mark.parametrize(
@@ -148,3 +148,23 @@ def test_a_character_reference_does_not_bring_back_what_was_hidden() -> None:
         assert shown == f"a \\{hidden} b"
         assert safe_markdown(shown) == shown
     assert safe_markdown("`&rlm;` a && b & c") == "`&rlm;` a && b & c"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Use `a*b` and <b>", "Use `a*b` and <b>"),
+        ("see www.example.org or http://x.y, me@x.org", "see www.example.org or http://x.y, me@x.org"),
+        ("![picture](x.png) and [link](javascript:x)", "![picture](x.png) and [link](javascript:x)"),
+        ("**Bold** (`code`) and 2 ** 3 ** 4", "Bold (`code`) and 2 ** 3 ** 4"),
+        ("```\na \\* b **c**\n```\n\\*d\\*", "```\na \\* b **c**\n```\n*d*"),
+        ("a ` b <i>", "a ` b <i>"),
+        ("C:\\Users", "C:\\Users"),
+    ],
+)
+def test_plain_text_has_neither_escapes_nor_bold_marks(text: str, shown: str) -> None:
+    assert plain(safe_markdown(text)) == shown
+
+
+def test_plain_text_hides_nothing() -> None:
+    assert plain("a\u202eb") == "a\\u{202E}b"

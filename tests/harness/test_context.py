@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,44 @@ async def test_CTX_03_04_old_results_are_cut_once(stage: Stage) -> None:
     assert old == "x" * 10 + "\n[cut from 50 characters]"
     assert new == "x" * 50
     assert await compacted(strategy, given(list(first))) is None
+
+
+async def test_CTX_04_a_result_is_never_made_longer_and_a_forged_mark_protects_nothing() -> None:
+    strategy = truncate_tool_results(keep_recent=1, max_characters=10)
+    almost = await compacted(strategy, given(history(12, 5)))
+    assert almost is None
+    messages = history(5, 5)
+    forged = ToolResultBlock(call_id="c0", content="y" * 500 + "\n[cut from 9 characters]")
+    messages[2] = Message(role="user", content=(forged,))
+    first = await compacted(strategy, given(messages))
+    assert first is not None
+    assert len(first[2].results[0].content) < 50
+    assert await compacted(strategy, given(list(first))) is None
+
+
+async def test_CTX_05_a_summary_is_not_summarized_again_by_itself() -> None:
+    """Idempotent: where only an earlier summary stands between the first message and what is kept, nothing happens."""
+    asked = 0
+
+    async def count(_messages: Any) -> str:
+        nonlocal asked
+        asked += 1
+        return "what happened"
+
+    strategy = summarize_history(trigger_characters=10, keep_recent_messages=4)
+    messages = history(5, 5, 5, 5)
+    for forced in (False, True):
+        shorter = await compacted(strategy, replace(given(messages, forced=forced), summarize=count))
+        assert shorter is not None
+        before = asked
+        # What is kept is longer than the trigger by itself, so every step comes back here.
+        assert await compacted(strategy, replace(given(list(shorter), forced=forced), summarize=count)) is None
+        assert asked == before
+    # With more behind it an earlier summary is part of the next one.
+    grown = [*shorter, *history(5, 5, 5)[1:]]
+    again = await compacted(strategy, replace(given(grown), summarize=count))
+    assert again is not None
+    assert len(again) < len(grown)
 
 
 async def test_CTX_05_06_the_middle_becomes_a_summary_and_pairs_stay_whole() -> None:
@@ -161,7 +200,7 @@ async def test_LOOP_19_a_summary_over_the_budget_fails_the_turn(stage: Stage) ->
 FULL = OutpostError("provider", "the maximum context length is exceeded", {"reason": "context-length"})
 
 
-async def test_CTX_11_a_full_context_leads_to_one_compaction_and_one_more_request(stage: Stage) -> None:
+async def test_CTX_11_REL_10_a_full_context_leads_to_one_compaction_and_one_more_request(stage: Stage) -> None:
     model = provider(
         *[calls(("echo", {"text": "y" * 3_000}, f"c{number}")) for number in range(3)], FULL, says("s"), says("done")
     )
@@ -172,7 +211,7 @@ async def test_CTX_11_a_full_context_leads_to_one_compaction_and_one_more_reques
     assert len(model.requests) == 6
 
 
-async def test_CTX_11_a_second_refusal_ends_the_turn(stage: Stage) -> None:
+async def test_CTX_11_REL_10_a_second_refusal_ends_the_turn(stage: Stage) -> None:
     model = provider(
         *[calls(("echo", {"text": "y" * 3_000}, f"c{number}")) for number in range(3)], FULL, says("s"), FULL
     )
@@ -181,7 +220,7 @@ async def test_CTX_11_a_second_refusal_ends_the_turn(stage: Stage) -> None:
     assert caught.value.details["reason"] == "context-length"
 
 
-async def test_CTX_11_nothing_is_sent_again_unchanged(stage: Stage) -> None:
+async def test_CTX_11_REL_10_nothing_is_sent_again_unchanged(stage: Stage) -> None:
     model = provider(FULL)
     with pytest.raises(OutpostError):
         await stage.run(Agent("m", Harness(model)))

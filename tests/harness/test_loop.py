@@ -123,7 +123,7 @@ async def test_LOOP_13_TEXEC_05_results_follow_the_assistant_message_in_call_ord
     assert [(result.call_id, result.content) for result in results] == [("call-1", "echo: a"), ("call-2", "echo: b")]
 
 
-async def test_LOOP_14_an_answer_cut_by_its_output_limit_runs_no_call(stage: Stage) -> None:
+async def test_LOOP_14_REL_10_an_answer_cut_by_its_output_limit_runs_no_call(stage: Stage) -> None:
     cut = calls(("echo", {"text": "a"}))
     subject = agent(ModelResult(content=cut.content, stop_reason="max-tokens", usage=usage(1, 0, 9)), tools=[echo])
     with pytest.raises(OutpostError) as caught:

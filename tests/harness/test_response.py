@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,12 @@ from outpost_lsp import (
     Subagent,
     TextResponse,
     recovery_details,
+    review,
 )
+from outpost_lsp.storage.layout import Layout
 from outpost_lsp.tools.files import file_tools
-from tests.harness.stage import Stage, echo, provider, says
+from tests.harness.stage import Stage, calls, echo, provider, says
+from tests.support.repositories import RealRepository
 
 
 class Verdict(BaseModel):
@@ -122,3 +127,42 @@ async def test_RESP_05_nothing_in_a_schema_is_expanded(stage: Stage, tmp_path: A
     model = provider(says("<response>{}</response>"))
     await stage.run(Agent("m", Harness(model)), response=JsonResponse(schema))
     assert "{{ NAME }}" in model.requests[0].messages[0].text
+
+
+async def test_RESP_12_findings_come_through_their_tool_and_a_typed_answer_makes_none(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    """Each finding is checked by itself; a typed answer that lists some is a summary."""
+    repository.write("a.txt", "one\nTWO\nthree\n")
+    finding = {"path": "a.txt", "quote": "TWO", "severity": "warning", "code": "case", "title": "Shouts", "detail": "d"}
+    model = provider(calls(("report_finding", finding), ("report_finding", {**finding, "quote": "FOUR"})), says("done"))
+    got = await review(repository.path, model_provider=model, model="m", layout=Layout(tmp_path / "s", tmp_path / "c"))
+    assert [one.title for one in got.findings] == ["Shouts"]
+    good, bad = model.requests[1].messages[-1].results
+    assert (good.is_error, bad.is_error) == (None, True)
+    assert "<response>" not in model.requests[0].messages[0].text
+    listed = provider(says(f"<response>{json.dumps([finding])}</response>"))
+    typed = await review(
+        repository.path,
+        model_provider=listed,
+        model="m",
+        layout=Layout(tmp_path / "s", tmp_path / "c"),
+        response=JsonResponse({"type": "array"}),
+    )
+    assert typed.findings == ()
+    assert typed.result is not None
+    assert typed.result.response == [finding]
+
+
+@pytest.mark.parametrize("error", [KeyError("risks"), AssertionError(), RuntimeError("odd"), ZeroDivisionError("by")])
+def test_a_callable_says_in_any_way_that_it_cannot_use_a_value(error: Exception) -> None:
+    def read(_value: Any) -> Any:
+        raise error
+
+    with pytest.raises(ResponseError, match="does not match its schema"):
+        JsonResponse(read, json_schema={"type": "object"}).read("<response>{}</response>")
+
+
+def test_json_that_is_nested_too_deeply_is_a_bad_answer_and_no_crash() -> None:
+    with pytest.raises(ResponseError, match="not JSON"):
+        JsonResponse({"type": "array"}).read(f"<response>{'[' * 200_000}</response>")

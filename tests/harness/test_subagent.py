@@ -157,6 +157,7 @@ async def test_SUB_15_unless_the_parent_says_fail(stage: Stage) -> None:
 
 
 async def test_SUB_16_cancelling_reaches_the_child_and_tells_nothing_more(stage: Stage) -> None:
+    """PY-03: what is below is cancelled with it."""
     asked, cancelled = asyncio.Event(), asyncio.Event()
 
     class Waiting:
@@ -186,6 +187,7 @@ async def test_SUB_16_cancelling_reaches_the_child_and_tells_nothing_more(stage:
 
 
 async def test_SUB_17_18_the_parents_deadline_covers_the_whole_delegation(stage: Stage) -> None:
+    """PY-03: what is above is not cancelled with it."""
     seen: list[str] = []
 
     class Slow:

@@ -50,8 +50,9 @@ async def test_TEXEC_01_02_TOOL_02_03_errors_of_preparation_tell_the_cases_apart
     assert "nothing" in got[0][0]
     assert got[1][0].startswith("Invalid input for echo: ")
     assert "text" in got[1][0]
-    # TEXEC-12: broken JSON arrives as text and is answered as invalid input.
-    assert got[2][0].startswith("Invalid input for echo: ")
+    # TEXEC-12: broken JSON arrives as text and is answered as invalid input, with the place of the fault.
+    assert got[2][0].startswith("Invalid input for echo: the arguments are no JSON")
+    assert "line 1, column 2" in got[2][0]
     assert got[3][0] == "echo: fine"
 
 

@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from outpost_lsp import Agent, Harness, Intervention, OutpostError, Steering, Subagent, Watchdog
+from outpost_lsp import (
+    Agent,
+    Harness,
+    Intervention,
+    OutpostError,
+    Steering,
+    Subagent,
+    Tool,
+    ToolExecution,
+    Watchdog,
+)
+from outpost_lsp.domain.event import Event, ToolEvent
+from outpost_lsp.harness.watchdog import Repetition
 from tests.harness.stage import Stage, calls, echo, provider, says
 
 
@@ -66,8 +78,6 @@ async def test_WATCH_09_without_a_controller_a_private_one_is_used(stage: Stage)
 
 
 async def test_WATCH_01_key_order_does_not_matter_but_values_and_scopes_do(stage: Stage) -> None:
-    from outpost_lsp import Tool
-
     free = Tool("free", "Free.", {"type": "object"}, lambda _value, _context: "ok")
     model = provider(calls(("free", {"a": 1, "b": 2}, "1")), calls(("free", {"b": 2, "a": 1}, "2")), says("done"))
     await stage.run(Agent("m", Harness(model, tools=[free])), watchdog=Watchdog(max_repeats=2, on_stuck="warn"))
@@ -103,3 +113,47 @@ async def test_WATCH_10_wrong_settings_are_refused_before_running(stage: Stage, 
         await stage.run(Agent("m", Harness(model)), watchdog=policy)
     assert caught.value.code == "configuration"
     assert model.requests == []
+
+
+def _alerts(*events: Event, max_repeats: int = 2) -> list[int]:
+    """Which events of a pass raised an alert."""
+    window = Repetition(Watchdog(max_repeats=max_repeats), lambda: False)
+    return [number for number, event in enumerate(events) if window.saw(event) is not None]
+
+
+def test_WATCH_04_a_missing_payload_matches_a_missing_one_and_no_null() -> None:
+    missing, null = ToolEvent(name="a"), ToolEvent(name="a", input=None)
+    assert _alerts(missing, null, ToolEvent(name="a", input="missing")) == []
+    assert _alerts(missing, null, missing) == [2]
+    assert _alerts(null, missing, null) == [2]
+
+
+def test_WATCH_04_a_payload_that_is_no_lossless_json_advances_the_window_and_never_matches() -> None:
+    odd = ToolEvent(name="a", input={"when": float("nan")})
+    assert _alerts(odd, odd, odd) == []
+    like = ToolEvent(name="a", input={"x": 1})
+    window = Repetition(Watchdog(window=2, max_repeats=2), lambda: False)
+    assert [window.saw(event) is not None for event in (like, odd, like, like)] == [False, False, False, True]
+    assert [window.saw(event) is not None for event in (like, odd, odd, like)] == [False] * 4
+
+
+async def test_WATCH_08_an_instruction_that_cannot_be_delivered_fails_the_dispatch(stage: Stage) -> None:
+    def broken(_value: Any, _context: Any) -> str:
+        raise ValueError("broken")
+
+    # The child is told, and ends before it comes to the next boundary.
+    model = provider(calls(("echo", {"text": "x"}, "1")), calls(("echo", {"text": "x"}, "2"), ("broken", {}, "3")))
+    harness = Harness(
+        model,
+        tools=[echo, Tool("broken", "B.", {"type": "object"}, broken)],
+        tool_execution=ToolExecution(on_error="fail"),
+    )
+    parent = provider(calls(("review", {"prompt": "x"})), says("done"))
+    policy = Watchdog(max_repeats=2, on_stuck=Intervention(instruction="try something else"))
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(
+            Agent("p", Harness(parent, tools=[Subagent("review", "R.", Agent("c", harness))])), watchdog=policy
+        )
+    assert caught.value.code == "steering"
+    assert caught.value.details["text"] == "try something else"
+    assert len(parent.requests) == 1

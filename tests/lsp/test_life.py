@@ -83,7 +83,7 @@ async def test_exit_without_shutdown_ends_with_one() -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b"Content-Le", b"Content-Length: 100\r\n\r\n{", b"\r\n\r\n"])
-async def test_rel_03_the_end_of_the_input_ends_the_server(last: bytes) -> None:
+async def test_REL_03_the_end_of_the_input_ends_the_server(last: bytes) -> None:
     async with running_server() as server:
         await server.initialize()
         server.send_bytes(last)
@@ -94,14 +94,14 @@ async def test_rel_03_the_end_of_the_input_ends_the_server(last: bytes) -> None:
         assert time.monotonic() - start < 20
 
 
-async def test_rel_03_a_server_whose_first_bytes_never_come_ends_too() -> None:
+async def test_REL_03_a_server_whose_first_bytes_never_come_ends_too() -> None:
     async with running_server() as server:
         assert server.process.stdin is not None
         server.process.stdin.close()
         assert await server.ended() == 1
 
 
-async def test_rel_03_the_death_of_the_client_ends_the_server() -> None:
+async def test_REL_03_the_death_of_the_client_ends_the_server() -> None:
     client = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     try:
         async with running_server() as server:

@@ -137,6 +137,17 @@ async def test_a_fault_outside_every_hunk_keeps_its_severity_when_the_change_cau
     assert error.in_diff is True
 
 
+async def test_faults_on_the_same_text_are_one_finding_and_the_summary_counts_as_the_run_does(desk: Desk) -> None:
+    desk.repository.write(
+        "shop/prices.py",
+        "import subprocess\n\n\ndef price(x, f):\n    subprocess.Popen(x, shell=True, preexec_fn=f)\n    return x\n",
+    )
+    review = await desk.review()
+    assert len(review.findings) == 2
+    assert len({finding.id for finding in review.findings}) == 1
+    assert "Found in the uncommitted changes: 1 error.\n" in (review.result.text or "")
+
+
 async def test_the_usage_is_zero_tokens_and_complete(desk: Desk) -> None:
     desk.repository.write("shop/prices.py", "def price(x):\n    return x + y\n")
     usage = (await desk.review()).result.usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,11 @@ async def test_SEC_03_what_names_nothing_is_a_configuration_fault_that_names_the
 
 async def test_an_ignored_file_is_refused_with_the_reason(repository):
     repository.write("ignored.txt", "x\n")
+    os.mkfifo(repository.top / "pipe")
+    with pytest.raises(OutpostError, match=r"^paths: pipe is neither a file nor a folder"):
+        await prepared(repository, paths=("pipe",))
+    with pytest.raises(OutpostError, match=r"^paths: there is no pipe"):
+        await prepared(repository, "staged", paths=("pipe",))
     with pytest.raises(OutpostError, match=r"^paths: ignored\.txt is ignored by git"):
         await prepared(repository, "file", paths=("ignored.txt",))
 

@@ -99,3 +99,25 @@ def test_records_of_newer_versions_and_mangled_ones_cost_only_themselves() -> No
         )
     )
     assert [step.index for step in told.steps] == [1]
+
+
+def test_a_finding_that_others_are_merged_into_is_told_once_where_it_was_found_and_as_it_became() -> None:
+    def found(severity: str, **more: Any) -> dict[str, Any]:
+        span = {"startLine": 1, "startCharacter": 0, "endLine": 1, "endCharacter": 3}
+        finding = {"id": "r-1", "runId": "r", "agent": "a", "path": "a.py", "span": span, "code": "c", "title": "T"}
+        return {
+            "kind": "finding",
+            "callId": "c1",
+            "finding": finding | {"severity": severity, "quote": "q", "fingerprint": "f"},
+        } | more
+
+    told = timeline(
+        records(
+            {"kind": "step", "index": 1},
+            found("warning"),
+            found("warning"),
+            {"kind": "step", "index": 1, "subagentId": "s1"},
+            found("error", subagentId="s1"),
+        )
+    )
+    assert [step.notes for step in told.steps] == [("finding a.py:2: error: T",), ()]

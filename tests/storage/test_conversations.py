@@ -148,7 +148,7 @@ def test_CONV_08_a_fork_of_an_empty_conversation_has_only_a_session(store: Conve
         assert [record["type"] for record in lines(fork.path)] == ["session"]
 
 
-def test_CONV_09_a_routed_resume_rewrites_the_session_record_only(store: ConversationStore) -> None:
+def test_CONV_09_TRANS_04_a_routed_resume_rewrites_the_session_record_only(store: ConversationStore) -> None:
     id, path = finished(store, user("hi"), answer("yes"))
     first, _, rest = path.read_bytes().partition(b"\n")
     path.write_bytes(first[:-1] + b',"fromLater":1}\n' + rest)
@@ -211,7 +211,7 @@ def test_resuming_a_missing_conversation_fails_without_leaving_anything(
         (b'{"type":"session","version":1}\n{"type":"surprise"}\n', "unknown type 'surprise'"),
     ],
 )
-def test_CONV_04_a_file_that_is_no_transcript_is_a_session_fault_and_stays(
+def test_CONV_04_TRANS_03_a_file_that_is_no_transcript_is_a_session_fault_and_stays(
     store: ConversationStore, content: bytes, message: str
 ) -> None:
     id, path = finished(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from outpost_lsp.domain.permission import PermissionRule, Permissions, Resources
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.tools.shell import shell_tools
+from outpost_lsp.tools.shell import shell_of, shell_tools
 from tests.tools.conftest import by_name
 
 TOOLS = shell_tools()
@@ -31,6 +32,15 @@ def living(group: int) -> list[int]:
 async def test_BTOOL_37_it_runs_in_the_root_with_closed_input(workplace):
     output = await workplace.call(TOOLS, "shell", command="pwd && cat && echo done")
     assert output.content == f"exit status 0\n--- stdout ---\n{workplace.lease.root}\ndone"
+
+
+def test_BTOOL_40_windows_has_powershell_without_profile_and_a_model_is_told():
+    program = shell_of("win32")
+    assert (program.executable, "-NoProfile" in program.arguments) == ("powershell", True)
+    assert "PowerShell, without profile" in program.description
+    assert shell_of("linux")[:2] == shell_of("darwin")[:2] == ("sh", ("-c",))
+    [own] = TOOLS.tools
+    assert own.description.startswith(shell_of(sys.platform).description)
 
 
 async def test_BTOOL_38_status_and_channels_are_shown(workplace):

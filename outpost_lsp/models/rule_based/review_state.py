@@ -56,6 +56,8 @@ class Placing:
 
     line: int | None
     severity: str | None
+    is_own: bool = True
+    """Whether it is a finding of its own, not one that was shown already or was merged into another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,8 @@ class ReviewState:
             )
             return
         place, severity = _PLACE.search(answer), _SEVERITY.search(answer)
-        self.placed[key] = Placing(int(place[1]) if place else None, severity[1] if severity else None)
+        is_own = not answer.startswith(("Merged with", "Reported already"))
+        self.placed[key] = Placing(int(place[1]) if place else None, severity[1] if severity else None, is_own)
 
     def _git_answered(self, arguments: list[str], result: ToolResultBlock) -> None:
         is_error = bool(result.is_error)

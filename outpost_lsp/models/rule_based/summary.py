@@ -86,7 +86,7 @@ def _found(state: ReviewState) -> str:
             str(report.get("title", "")),
         )
         for key, report in state.reported.items()
-        if (placing := state.placed.get(key)) is not None
+        if (placing := state.placed.get(key)) is not None and placing.is_own
     ]
     shown.sort(key=lambda found: (SEVERITIES.index(found.severity), found.path, found.line))
     forgotten = any(not sides.analysed and path in state.checked_before for path, sides in state.sides.items())
