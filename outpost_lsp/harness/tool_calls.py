@@ -20,8 +20,8 @@ import anyio
 import anyio.to_thread
 
 from outpost_lsp.domain.event import Event, ToolDeniedEvent, ToolEvent, ToolOutputEvent, ToolResultEvent
-from outpost_lsp.domain.message import ToolCallBlock, ToolResultBlock
 from outpost_lsp.domain.lossless import why_no_object
+from outpost_lsp.domain.message import ToolCallBlock, ToolResultBlock
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.tool import OBSERVABLE, InvalidInputError, Tool, ToolContext, ToolOutput

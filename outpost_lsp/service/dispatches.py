@@ -56,6 +56,7 @@ class PlannedDispatch:
                 brief=self.brief,
                 unsaved=self.unsaved,
                 continuation=self.continuation,
+                limits=self.limits,
             )
             result = await carry(self.outpost, self.workspace, handle, assignment)
             handle.finish("succeeded", text=result.text)

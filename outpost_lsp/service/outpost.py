@@ -25,6 +25,7 @@ from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.estimates import Estimate
+from outpost_lsp.service.executors import FaceExecutor, LocalExecutor, RunExecutor
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.live import Job, LiveRuns
 from outpost_lsp.service.reviews import PlannedFolderReview, PlannedReview, plan_review
@@ -64,6 +65,7 @@ class Outpost:
         self._ask_client = ask_client
         self._can_confine: bool | None = None
         self.slots = Slots()
+        self._slots_elsewhere = Slots()
         self._workspaces: dict[Path, Workspace] = {}
         self.live = LiveRuns(self.tell)
         self._listeners: list[Listener] = []
@@ -159,6 +161,13 @@ class Outpost:
 
     # Runs
 
+    def executor(self, workspace: Workspace) -> RunExecutor:
+        """Who carries this workspace's runs out."""
+        runs = workspace.settings.runs
+        if runs.executor == "ray" and not self.offline:
+            return FaceExecutor(runs.ray, self.environment)
+        return LocalExecutor()
+
     async def review(
         self,
         workspace: Workspace,
@@ -247,7 +256,10 @@ class Outpost:
     @asynccontextmanager
     async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
         """A place among the runs at work; the run is `preparing` from then on."""
-        async with self.slots.place(workspace.settings.runs.concurrency):
+        runs = workspace.settings.runs
+        is_away = runs.executor == "ray" and not self.offline
+        slots, ceiling = (self._slots_elsewhere, runs.ray.concurrency) if is_away else (self.slots, runs.concurrency)
+        async with slots.place(ceiling):
             day = self.day_ceiling(workspace, handle)
             if day is not None and (fault := day.check()) is not None:
                 raise fault

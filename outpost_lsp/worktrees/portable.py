@@ -63,8 +63,11 @@ async def pack_delta(repository: Repository, base: str, commits: Sequence[str]) 
         return b""
     arguments = ["pack-objects", "--quiet", "--revs", "--thin", "--shallow", "--delta-base-offset", "--stdout"]
     standing_on = (base,) if base else ()
+    # What is compared with may be a tree, which has no history to leave out.
+    kinds = await _kinds(repository, commits)
+    ends = [commit for commit, kind in zip(commits, kinds, strict=True) if kind == "commit"]
     result = await run_git(
-        repository, arguments, stdin=_alone(commits, standing_on), max_output=MOST_DELTA_BYTES, check=True
+        repository, arguments, stdin=_alone(commits, standing_on, ends), max_output=MOST_DELTA_BYTES, check=True
     )
     if result.truncated:
         limit = MOST_DELTA_BYTES >> 20
@@ -127,7 +130,12 @@ async def store_pack(store: Repository, pack: bytes | Path, commits: Sequence[st
         for commit in commits:
             if (await run_git(store, ["cat-file", "-e", f"{commit}^{{tree}}"])).status != 0:
                 raise _refused(f"it lacks the commit {commit}")
-        ends = {commit for commit in commits if not await _has_parents(store, commit)}
+        kinds = await _kinds(store, commits) if commits else []
+        ends = {
+            commit
+            for commit, kind in zip(commits, kinds, strict=True)
+            if kind == "commit" and not await _has_parents(store, commit)
+        }
         await to_thread.run_sync(lambda: _write_shallow(store, known | ends))
     except BaseException:
         await to_thread.run_sync(lambda: _write_shallow(store, known))
@@ -137,9 +145,15 @@ async def store_pack(store: Repository, pack: bytes | Path, commits: Sequence[st
 # Within
 
 
-def _alone(commits: Sequence[str], standing_on: Sequence[str] = ()) -> bytes:
+async def _kinds(store: Repository, names: Sequence[str]) -> list[str]:
+    question = "\n".join(names).encode("ascii") + b"\n"
+    told = await run_git(store, ["cat-file", "--batch-check=%(objecttype)"], stdin=question, check=True)
+    return told.stdout.decode("ascii").split("\n")[: len(names)]
+
+
+def _alone(commits: Sequence[str], standing_on: Sequence[str] = (), ends: Sequence[str] | None = None) -> bytes:
     """Revisions for `pack-objects --revs`: each without its history, less what is known already."""
-    lines = [f"--shallow {commit}" for commit in (*commits, *standing_on)]
+    lines = [f"--shallow {commit}" for commit in (*(commits if ends is None else ends), *standing_on)]
     lines += [*commits, *(f"^{commit}" for commit in standing_on)]
     return ("\n".join(lines) + "\n").encode("ascii")
 
