@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final, Protocol
 
@@ -27,7 +28,7 @@ PROTOCOL: Final = "1"
 _MOST_DELTA_BYTES: Final = 64 * 1024 * 1024
 _MOST_BASE_BYTES: Final = 512 * 1024 * 1024
 _KEEP_ALIVE_S: Final = 5.0
-_LAST: Final = tuple(f'"kind":"{kind}"'.encode() for kind in LAST_KINDS)
+_LAST: Final = re.compile(rb'\{"seq":\d+,"kind":"(%s)"' % "|".join(LAST_KINDS).encode())
 
 
 class Placed(Protocol):
@@ -176,7 +177,7 @@ async def _events(placed: Placed, after: int) -> AsyncIterator[bytes]:
                 return
             after += len(lines)
             yield b"\n".join(lines) + b"\n"
-            if lines and any(mark in lines[-1][:200] for mark in _LAST):
+            if lines and _LAST.match(lines[-1]):
                 return
     finally:
         if asked is not None:

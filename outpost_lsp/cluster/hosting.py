@@ -94,6 +94,10 @@ class HostedJob:
         self._task.cancel()
         await asyncio.wait((self._task,), timeout=_UNWIND_S)
 
+    def abandon(self) -> None:
+        """Stop watching: whoever holds the process ends it."""
+        self._watching.cancel()
+
     # Within
 
     async def _carry(self, delta: bytes) -> None:

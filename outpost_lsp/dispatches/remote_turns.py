@@ -186,7 +186,10 @@ class RemoteTurns:
                         self._settle(event)
                     case "started":
                         self._progress.note(f"Carried out by {one_line(str(event.data.get('worker')))}.")
-                    case _:
+                    case "base-needed":
+                        # Whoever holds the connection brings it.
+                        continue
+                    case "result" | "cancelled" | "lost":
                         questions.cancel_scope.cancel()
                         return self._ended(event)
                 if runtime.fatal is not None:
