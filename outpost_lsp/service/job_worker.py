@@ -20,9 +20,8 @@ import anyio
 from anyio import to_thread
 
 from outpost_lsp.config.build import build_agent
-from outpost_lsp.config.files import SettingsFile
+from outpost_lsp.config.of_jobs import settings_of_job
 from outpost_lsp.config.providers import Services
-from outpost_lsp.config.sources import LoadedSettings, load_settings
 from outpost_lsp.dispatches.dispatch import dispatch
 from outpost_lsp.dispatches.furnishing import Furnishing
 from outpost_lsp.dispatches.observe import ObservationHub
@@ -32,7 +31,7 @@ from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider, conversat
 from outpost_lsp.domain.event import Observation
 from outpost_lsp.domain.finding import Dismissal, Finding
 from outpost_lsp.domain.job import JobEvent, JobEventKind, JobRecord, JobResult
-from outpost_lsp.errors import OutpostError, configuration, leading_failure, recovery_details
+from outpost_lsp.errors import OutpostError, leading_failure, recovery_details
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import ANYONE, Steering
 from outpost_lsp.reviews.scope import exclusion
@@ -46,6 +45,7 @@ from outpost_lsp.worktrees.portable import has_commit, open_store, pack_delta, s
 from outpost_lsp.worktrees.snapshot import Snapshot
 
 Tell = Callable[[JobEvent], None]
+_FREQUENT: Final = frozenset(("text-delta", "reasoning", "tool-output"))
 _QUESTION_S: Final = 300.0
 """How long a permission question waits for its answer; then it is denied."""
 
@@ -81,15 +81,6 @@ class JobWorker:
     async def _store(self, job: JobRecord) -> Repository:
         name = hashlib.sha256(job.needs.repository.encode()).hexdigest()[:20]
         return await open_store(self._folder / "bases" / name, sha256=len(job.base or job.snapshot) == 64)
-
-    def settings_for(self, job: JobRecord) -> LoadedSettings:
-        """The operator's settings with what a record may say over them. `configuration` for a faulty record."""
-        said = SettingsFile(Path("job"), "workspace", job.settings)
-        loaded = load_settings(user_file=self._user_file, folder=said)
-        if loaded.faults:
-            fault = loaded.faults[0]
-            raise configuration(f"{fault.key}: {fault.message}" if fault.key else fault.message, worker=True)
-        return loaded
 
 
 class RunningJob:
@@ -144,8 +135,9 @@ class RunningJob:
 
     async def _carried(self, store: Repository, place: Path) -> tuple[JobResult, bytes]:
         job, worker = self._job, self._worker
-        loaded = await to_thread.run_sync(worker.settings_for, job)
-        settings = loaded.settings
+        settings, notes = await to_thread.run_sync(
+            lambda: settings_of_job(job, worker._user_file, can_confine=worker._can_confine)
+        )
         layout = Layout(place / "state", place / "cache")
         folders = layout.for_repository(store.common_dir)
         continuation = self._continued(folders)
@@ -172,7 +164,6 @@ class RunningJob:
                 git_timeout_s=sandbox.git_timeout_s,
             )
             observed = ObservationHub([lambda observation: self._observed(observation, folders)], verbose=job.verbose)
-            refused = tuple(f"The worker does not take {fault.key}: {fault.message}." for fault in loaded.refused)
             try:
                 result = await dispatch(
                     store.top,
@@ -192,9 +183,9 @@ class RunningJob:
                 )
             except OutpostError as error:
                 self._send_lines(folders)
-                return self._failed(error, (*agent.notes, *refused)), b""
+                return self._failed(error, (*agent.notes, *notes)), b""
             self._send_lines(folders)
-            return await self._finished(store, result, (*agent.notes, *refused))
+            return await self._finished(store, result, (*agent.notes, *notes))
         finally:
             with anyio.CancelScope(shield=True):
                 await services.aclose()
@@ -268,7 +259,8 @@ class RunningJob:
     # What is told
 
     def _observed(self, observation: Observation, folders: RepositoryLayout) -> None:
-        self._send_lines(folders)
+        if observation.event.kind not in _FREQUENT:
+            self._send_lines(folders)
         self.emit("observation", json.loads(observation.to_line()))
 
     def _send_lines(self, folders: RepositoryLayout) -> None:

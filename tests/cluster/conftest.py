@@ -24,8 +24,9 @@ PATIENCE_S = 60.0
 class Office:
     """A service, and everything it told."""
 
-    def __init__(self, outpost: Outpost) -> None:
+    def __init__(self, outpost: Outpost, environment: dict[str, str]) -> None:
         self.outpost = outpost
+        self.environment = environment
         self.signals: list[Signal] = []
         outpost.subscribe(self.signals.append)
 
@@ -63,7 +64,7 @@ def open_office(folders: Layout, environment: dict[str, str]) -> Open:
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[Office]:
         async with Outpost(folders, environment) as outpost:
-            yield Office(outpost)
+            yield Office(outpost, environment)
 
     return opened
 
@@ -80,17 +81,6 @@ def project(tmp_path: Path) -> RealRepository:
     repository = make_repository(tmp_path / "project", {"a.py": "import math\n\nprint(math.pi)\n", "b.py": "x = 1\n"})
     repository.write("a.py", "\nprint(math.pi)\n")
     return repository
-
-
-def loopback(base_url: str, **more: Any) -> dict[str, Any]:
-    """Settings with one model on a loopback service."""
-    return {
-        "defaultModel": "main",
-        "providers": {
-            "loopback": {"kind": "openai", "baseUrl": base_url, "api": "chat", "apiKeyEnv": "", "maxRetries": 0}
-        },
-        "models": {"main": {"provider": "loopback", "name": "small"}},
-    } | more
 
 
 async def until(condition: Callable[[], bool]) -> None:
