@@ -52,6 +52,7 @@ class LiveProgress:
         self._began = time.monotonic()
         self._agents: dict[str | None, _AgentView] = {}
         self._notices: list[str] = []
+        self._choices = ""
         self._seen = SeenFindings()
         self._spinner = Spinner("dots")
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +95,13 @@ class LiveProgress:
             case RunEvent(observation=observation):
                 self._event(observation.event)
 
+    def show_question(self, text: str | None) -> None:
+        """Put a question above the tree, whole, and its choices below it until it is settled."""
+        question, _, self._choices = (text or "").rpartition("\n")
+        if question:
+            self._live.console.print(Text(f"? {question}", style="bold yellow"))
+        self._live.refresh()
+
     def picture(self) -> RenderableType:
         """What stands on the terminal now."""
         if self._run is None:
@@ -104,7 +112,8 @@ class LiveProgress:
         self._fill(tree, None, root)
         end = () if self._is_running else (Text(""),)
         notes = [Text(f"• {one_line(note, 200)}", style="dim") for note in (*self._notices, *self._run.notes)]
-        return Group(tree, *notes, *end)
+        asked = (Text(self._choices, style="bold yellow"),) if self._choices else ()
+        return Group(tree, *notes, *asked, *end)
 
     @property
     def _is_running(self) -> bool:

@@ -22,6 +22,7 @@ import anyio
 
 from outpost_lsp.cli.folders import workspace_folder
 from outpost_lsp.cli.progress import PlainProgress
+from outpost_lsp.cli.questions import TerminalQuestions
 from outpost_lsp.cli.status import TerminatedError
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import default_layout
@@ -132,14 +133,26 @@ async def followed(outpost: Outpost, start: Callable[[], Awaitable[RunHandle]], 
     """Start a run, show its progress on standard error, and return its handle when it has ended."""
     progress = _progress(quiet=quiet)
     with progress as listener:
-        unsubscribe = outpost.subscribe(listener)
+        questions = TerminalQuestions(getattr(listener, "show_question", _print_question)) if _has_person() else None
+        unsubscribe = [outpost.subscribe(one) for one in (listener, questions) if one is not None]
         try:
             handle = await start()
-            with _typed_lines(outpost, handle):
+            with nullcontext() if questions is None else _typed_lines(outpost, handle, questions):
                 await handle.wait()
         finally:
-            unsubscribe()
+            for end in unsubscribe:
+                end()
     return handle
+
+
+def _has_person() -> bool:
+    """Whether somebody sits at a terminal, who can be asked and can type."""
+    return sys.stdin is not None and sys.stdin.isatty() and is_interactive(sys.stderr)
+
+
+def _print_question(text: str | None) -> None:
+    if text is not None:
+        print(f"outpost-lsp: {text}", end="", file=sys.stderr, flush=True)
 
 
 def _progress(*, quiet: bool) -> Any:
@@ -158,11 +171,8 @@ def _look_away(_signal: Signal) -> None:
 
 
 @contextmanager
-def _typed_lines(outpost: Outpost, handle: RunHandle) -> Iterator[None]:
-    """Let each line that a person types meanwhile be an instruction to the agent."""
-    if sys.stdin is None or not sys.stdin.isatty() or not is_interactive(sys.stderr):
-        yield
-        return
+def _typed_lines(outpost: Outpost, handle: RunHandle, questions: TerminalQuestions) -> Iterator[None]:
+    """Let each line that a person types meanwhile answer what was asked, or be an instruction to the agent."""
     loop = asyncio.get_running_loop()
     deliveries: set[asyncio.Task[None]] = set()
 
@@ -170,7 +180,8 @@ def _typed_lines(outpost: Outpost, handle: RunHandle) -> Iterator[None]:
         line = sys.stdin.readline()
         if not line:
             loop.remove_reader(sys.stdin)
-        elif line.strip():
+            questions.close()
+        elif not questions.typed(line) and line.strip():
             delivery = loop.create_task(_steer(outpost, handle.run.id, line.strip()))
             deliveries.add(delivery)
             delivery.add_done_callback(deliveries.discard)
@@ -180,6 +191,7 @@ def _typed_lines(outpost: Outpost, handle: RunHandle) -> Iterator[None]:
         yield
     finally:
         loop.remove_reader(sys.stdin)
+        questions.close()
         for delivery in deliveries:
             delivery.cancel()
 

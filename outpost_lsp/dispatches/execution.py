@@ -24,6 +24,7 @@ from outpost_lsp.dispatches.replay import ReplayedTurns
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
 from outpost_lsp.domain.event import FallbackEvent, PhaseEvent, PromptEvent, SteerEvent, WarningEvent
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
 from outpost_lsp.harness.agent import DEFAULT, Agent
 from outpost_lsp.harness.cancellation import checkpoint
@@ -187,10 +188,14 @@ class Execution:
         )
         if index + 1 == len(agent.candidates):
             return False
+        following = agent.candidate(index + 1)
+        self._progress.note(
+            f"{own.name} failed ({failure.kind}: {one_line(failure.message, 200)}); {following.name} went on"
+        )
         self._observation.emit(
             FallbackEvent(
                 from_=own,
-                to=agent.candidate(index + 1),
+                to=following,
                 failure=failure.kind,
                 message=failure.message,
                 reset_at=failure.reset_at,

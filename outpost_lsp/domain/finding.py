@@ -56,6 +56,8 @@ class Finding(Record):
     id: str
     run_id: str
     agent: str
+    also_by: tuple[str, ...] = ()
+    """Other agents that reported the same; known only where findings are shown."""
     path: str
     """Relative to the repository, POSIX form."""
     span: Span

@@ -31,7 +31,7 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.agent import MAX_DELEGATION_DEPTH, Agent, Harness
 from outpost_lsp.harness.asking import ask_model, remembered_cut, summarize
 from outpost_lsp.harness.budget import Budget
-from outpost_lsp.harness.cancellation import checkpoint
+from outpost_lsp.harness.cancellation import breathe, checkpoint
 from outpost_lsp.harness.context import (
     CompactionInput,
     ContextStrategy,
@@ -186,6 +186,7 @@ class Loop:
                 given = HookInput(sandbox=self.hook_lease, model=self.model, step=self.step, result=result)
                 await run_hook(hook, given, self.emit)
         self._emit_content(result)
+        await breathe()
         return await self._handle(result)
 
     def _check_steps(self) -> None:
@@ -297,7 +298,7 @@ class Loop:
                     self.memory.append(message)
                 raise OutpostError(
                     "limit",
-                    f"the model's answer at step {self.step} was cut off by its output limit",
+                    f"the model's answer at step {self.step} was cut off by its output limit; raise max_output_tokens",
                     {"limit": "maxOutputTokens", "step": self.step},
                 )
             case "refusal":
@@ -335,7 +336,7 @@ class Loop:
         self.memory.append(message)
         results = await run_calls(self, calls)
         steered = (TextBlock(text=text) for text in self._steered())
-        self.memory.append(Message(role="user", content=(*results, *steered)))
+        await self.memory.append_results(Message(role="user", content=(*results, *steered)))
 
     def _count_calls(self, calls: int) -> None:
         self._tool_calls += calls

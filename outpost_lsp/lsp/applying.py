@@ -17,7 +17,8 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.lsp.documents import Document, as_on_disk, decoded
 from outpost_lsp.lsp.protocol import RequestFault
 from outpost_lsp.protocol.positions import position_json, split_lines, without_line_end
-from outpost_lsp.sandbox.landing import land, present_on_disk
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.client import Client
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 300.0
 _MOST_LINES_COMPARED: Final = 20_000
+_MARK: Final = "\ufeff"
 
 
 class EditorLanding:
@@ -63,10 +65,11 @@ class EditorLanding:
         for operation in by_disk:
             if self._document(operation.path) is not None and operation.before is not None:
                 await self._refuse_unsaved(operation)
-        await land(self._workspace.top, by_disk)
+        records = self._workspace.layout.landings
+        await land(self._workspace.top, by_disk, records=records)
         if not by_editor or await self._apply(by_editor):
             return True
-        await land(self._workspace.top, [_inverse(one) for one in reversed(by_disk)])
+        await land(self._workspace.top, [_inverse(one) for one in reversed(by_disk)], records=records)
         return False
 
     def _document(self, path: str) -> Document | None:
@@ -131,6 +134,10 @@ class EditorLanding:
 
     def _text_edits(self, operation: FileOperation) -> list[dict[str, Any]]:
         before, after = decoded(operation.before or b"") or "", decoded(operation.after or b"") or ""
+        document = self._document(operation.moved_from or operation.path)
+        if document is not None and document.text.startswith(_MARK):
+            # The editor counts the byte-order mark as a character, and must not lose it.
+            before, after = _MARK + before, _MARK + after
         return text_edits(before, after, self._places)
 
     def _uri(self, path: str) -> str:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from outpost_lsp.worktrees.contents import FileVersions
 
 
-async def _diff(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
+async def _diff(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Result:
     await desk.all_ready()
     workspace, run = desk.outpost.find_run(params.run_id)
     shown = await results.diff(workspace, run)
     return {
         "files": [_file_json(desk, workspace, versions) for versions in shown.files],
         "patch": shown.patch.decode("utf-8", "replace"),
+        **({"opened": await desk.show(workspace, run, "changes.patch")} if params.open else {}),
     }
 
 

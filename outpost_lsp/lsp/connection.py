@@ -187,5 +187,9 @@ class OutputProtocol(asyncio.BaseProtocol):
 
 def dump(value: Any, default: Callable[[Any], Any] | None = None, mask: Callable[[str], str] | None = None) -> bytes:
     """The compact JSON of a message. Characters beyond ASCII are escaped, so that lone surrogates can be sent."""
-    text = json.dumps(value, separators=(",", ":"), default=default)
+    return encoded(json.dumps(value, separators=(",", ":"), default=default), mask)
+
+
+def encoded(text: str, mask: Callable[[str], str] | None = None) -> bytes:
+    """The bytes of a message that is JSON in ASCII already."""
     return (text if mask is None else mask(text)).encode("ascii")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lsprotocol import types
 
 from outpost_lsp.config.environment import default_layout
+from outpost_lsp.domain.run import Run
 from outpost_lsp.lsp import commands
 from outpost_lsp.lsp.applying import EditorLanding
 from outpost_lsp.lsp.client import EventLevel
@@ -32,6 +33,7 @@ from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
 from outpost_lsp.lsp.questions import Questions
 from outpost_lsp.lsp.reporter import Reporter
 from outpost_lsp.lsp.settings import ClientSettings
+from outpost_lsp.lsp.showing import DocumentName, show_document
 from outpost_lsp.lsp.virtual import virtual_content
 from outpost_lsp.lsp.watching import FileWatching
 from outpost_lsp.protocol.names import SECRET_REQUEST
@@ -130,7 +132,7 @@ class Desk:
             found = self.places.locate(document.path) if document.path is not None else None
             if found is not None and found[0] is workspace:
                 self._edits.opened(document)
-        for path in {finding.path for finding in workspace.findings()}:
+        for path in workspace.paths_with_findings():
             self._publisher.changed(workspace, path)
 
     def settings_changed(self, settings: Any) -> Awaitable[None]:
@@ -231,6 +233,10 @@ class Desk:
         await self.all_ready()
         return await commands.translated(virtual_content(self, params.uri), frozenset(("runId",)))
 
+    async def show(self, workspace: Workspace, run: Run, name: DocumentName) -> bool:
+        """Show a run's report or patch in the editor; whether it is shown."""
+        return await show_document(self._server, self, workspace, run, name)
+
     async def all_ready(self) -> None:
         """Wait until every workspace is open."""
         for workspace in self.outpost.workspaces:
@@ -280,7 +286,7 @@ class Desk:
 
     def _files_with_findings(self) -> Iterator[Path]:
         for workspace in self.outpost.workspaces:
-            for path in {finding.path for finding in workspace.findings()}:
+            for path in workspace.paths_with_findings():
                 yield self.places.file(workspace, path)
 
     def _refresh_lenses(self) -> None:

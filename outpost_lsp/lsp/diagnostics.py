@@ -12,17 +12,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from outpost_lsp.domain.finding import Finding, Severity
-from outpost_lsp.domain.markdown import one_line
-from outpost_lsp.protocol.positions import range_json
+from outpost_lsp.domain.finding import Finding
+from outpost_lsp.lsp.encoding import EncodedFile, dumped
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.documents import Document, Documents
     from outpost_lsp.lsp.places import Places
     from outpost_lsp.lsp.protocol import OutpostProtocol
-    from outpost_lsp.service.board import Standing
+    from outpost_lsp.service.view import Standing
     from outpost_lsp.service.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -31,8 +30,6 @@ INTERVAL_S: Final = 0.1
 _SLICE_S: Final = 0.004
 _MANY: Final = 200
 _PAUSE_S: Final = 0.25
-_SEVERITY: Final[dict[Severity, int]] = {"error": 1, "warning": 2, "information": 3, "hint": 4}
-_STALE: Final = "the code was edited since"
 
 Key = tuple["Workspace", str]
 
@@ -47,6 +44,7 @@ class DiagnosticPublisher:
         self._waiting: dict[Key, None] = {}
         self._last: dict[Key, float] = {}
         self._published: dict[Key, str] = {}
+        self._encoded: dict[Key, EncodedFile] = {}
         self._details: dict[Key, asyncio.TimerHandle] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.after_publish: Callable[[], None] = lambda: None
@@ -91,6 +89,7 @@ class DiagnosticPublisher:
         """Withdraw everything of a workspace that was removed."""
         for key in [key for key in self._published if key[0] is workspace]:
             self._send(key, self._published.pop(key), [])
+            self._last.pop(key, None)
         for waiting in [key for key in self._waiting if key[0] is workspace]:
             del self._waiting[waiting]
 
@@ -142,15 +141,13 @@ class DiagnosticPublisher:
         self._last[key] = time.monotonic()
 
     def _send(self, key: Key, uri: str, standing: Sequence[Standing]) -> None:
-        lines, encoding = self._places.lines(*key), self._places.encoding
-        params: dict[str, Any] = {
-            "uri": uri,
-            "diagnostics": [diagnostic(one.finding, range_json(lines, one, encoding)) for one in standing],
-        }
+        encoded = self._encoded.setdefault(key, EncodedFile()) if standing else EncodedFile()
+        diagnostics = encoded.diagnostics(standing, self._places.lines(*key), self._places.encoding)
         document = self._documents.get(uri)
-        if document is not None:
-            params["version"] = document.version
-        self._protocol.notify("textDocument/publishDiagnostics", params)
+        version = "" if document is None else f',"version":{document.version}'
+        self._protocol.notify_encoded(
+            "textDocument/publishDiagnostics", f'{{"uri":{dumped(uri)},"diagnostics":{diagnostics}{version}}}'
+        )
         if key in self._details:
             self._details.pop(key).cancel()
         if len(standing) <= _MANY:
@@ -162,9 +159,16 @@ class DiagnosticPublisher:
 
     def _send_details(self, key: Key, uri: str) -> None:
         self._details.pop(key, None)
-        shown = shown_findings(*key) if self._published.get(key) == uri else []
-        records = [record for _, record in self._places.findings(*key, shown)]
-        self._protocol.notify("$/outpost/findings", {"uri": uri, "findings": records})
+        workspace, path = key
+        standing = workspace.standing(path) if self._published.get(key) == uri else []
+        if standing:
+            encoded = self._encoded.setdefault(key, EncodedFile())
+            lines, encoding = self._places.lines(*key), self._places.encoding
+            records = encoded.records(standing, uri, lines, encoding, lambda one: workspace.finding(one.id) or one)
+        else:
+            self._encoded.pop(key, None)
+            records = "[]"
+        self._protocol.notify_encoded("$/outpost/findings", f'{{"uri":{dumped(uri)},"findings":{records}}}')
 
 
 def shown_findings(workspace: Workspace, path: str) -> list[Finding]:
@@ -174,20 +178,3 @@ def shown_findings(workspace: Workspace, path: str) -> list[Finding]:
         for finding in workspace.findings(path)
         if finding.status == "open" or (finding.status == "stale" and not workspace.is_withdrawn(finding.id))
     ]
-
-
-def diagnostic(finding: Finding, place: dict[str, Any]) -> dict[str, Any]:
-    """A finding as an LSP diagnostic at this range."""
-    is_stale = finding.status == "stale"
-    title = one_line(finding.title)
-    data: dict[str, Any] = {"findingId": finding.id, "runId": finding.run_id}
-    if is_stale:
-        data["stale"] = True
-    return {
-        "range": place,
-        "severity": 4 if is_stale else _SEVERITY[finding.severity],
-        "code": finding.code,
-        "source": "outpost",
-        "message": f"{title} ({_STALE})" if is_stale else title,
-        "data": data,
-    }

@@ -49,10 +49,13 @@ def _markdown(finding: Finding) -> str:
 
 
 def _origin(finding: Finding) -> str:
-    parts = [one_line(finding.code), f"found by {one_line(finding.agent)}"]
+    agents = " and ".join(one_line(agent) for agent in (finding.agent, *finding.also_by))
+    parts = [one_line(finding.code), f"found by {agents}"]
     if finding.model:
         route = f" (route {one_line(finding.route)})" if finding.route else ""
         parts.append(f"model {one_line(finding.model)}{route}")
+    if finding.status == "open" and finding.dismissal is not None:
+        parts.append(f"its dismissal ended {one_line(finding.dismissal.until or '')}")
     if finding.confidence is not None:
         parts.append(f"confidence {finding.confidence:.2f}")
     return " · ".join(parts)

@@ -13,7 +13,8 @@ from lsprotocol import types
 
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.lsp import actions
-from outpost_lsp.lsp.diagnostics import diagnostic, shown_findings
+from outpost_lsp.lsp.diagnostics import shown_findings
+from outpost_lsp.lsp.encoding import diagnostic
 from outpost_lsp.lsp.hover import findings_at, hover_markdown, hover_text, overlapping
 from outpost_lsp.lsp.protocol import RequestFault
 

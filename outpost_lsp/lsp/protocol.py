@@ -21,7 +21,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.protocol import LanguageServerProtocol
 
-from outpost_lsp.lsp.connection import Connection, dump
+from outpost_lsp.lsp.connection import Connection, dump, encoded
 from outpost_lsp.lsp.framing import FrameFault
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class OutpostProtocol(LanguageServerProtocol):
     def notify(self, method: str, params: Any | None = None) -> None:
         """Send a notification."""
         self._send_data({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def notify_encoded(self, method: str, params: str) -> None:
+        """Send a notification whose parameters are JSON already, in ASCII."""
+        if self._connection is not None:
+            self._connection.send(encoded(f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}', self.mask))
 
     async def ask(self, method: str, params: Any, timeout_s: float | None = None) -> Any:
         """Send a request and wait for the client's answer; `RequestFault` when it answers with an error.
@@ -265,6 +270,10 @@ class OutpostProtocol(LanguageServerProtocol):
         if shape is None or shape[2] is None or method == types.INITIALIZE:
             # What a client says of itself is read leniently, as it is.
             return params
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        if method == types.WORKSPACE_EXECUTE_COMMAND and arguments is not None and not isinstance(arguments, list):
+            # The converter would take anything that can be gone through for a list.
+            raise RequestFault(INVALID_PARAMS, "arguments: a list with one object is expected")
         try:
             return self._converter.structure(params, shape[2])
         except Exception as error:  # noqa: BLE001 - whatever the converter dislikes is the client's fault

@@ -7,15 +7,14 @@ one whose run ended is withdrawn. The real arguments are shown, harmlessly.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.harness.gate import Answer
 from outpost_lsp.lsp.outcome import without_links
 from outpost_lsp.lsp.protocol import RequestFault
+from outpost_lsp.service.asking import PATIENCE_S, question_text
 from outpost_lsp.service.signals import Question
 
 if TYPE_CHECKING:
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S: Final = 300.0
 ANSWERS: Final[dict[str, Answer]] = {"Allow once": "allow", "Allow for this run": "allow-run", "Deny": "deny"}
 _WARNING: Final = 2
-_SHOWN: Final = 2000
 
 
 class Questions:
@@ -83,7 +80,7 @@ class Questions:
     async def _answer(self, question: Question) -> None:
         params = {
             "type": _WARNING,
-            "message": question_text(question),
+            "message": without_links(f"Outpost: {question_text(question)}"),
             "actions": [{"title": title} for title in ANSWERS],
         }
         try:
@@ -93,16 +90,6 @@ class Questions:
             chosen = None
         title = chosen.get("title") if isinstance(chosen, dict) else None
         question.answer(ANSWERS.get(title, "deny") if isinstance(title, str) else "deny")
-
-
-def question_text(question: Question) -> str:
-    """The question for a person, with what the call would do; where arguments are long, both their ends."""
-    shown = one_line(json.dumps(question.input, ensure_ascii=False, default=str), 1_000_000)
-    if len(shown) > _SHOWN:
-        half = _SHOWN // 2
-        shown = f"{shown[:half]} … {len(shown) - 2 * half} characters not shown … {shown[-half:]}"
-    asked = f"{question.agent} wants to use {question.tool} {shown} ({one_line(question.reason)})"
-    return without_links(f"Outpost: {asked}")
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

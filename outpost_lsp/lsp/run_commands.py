@@ -103,15 +103,17 @@ def _runs(desk: Desk, params: shapes.RunsParams) -> Result:
     return {"runs": [desk.reporter.run(run) for run in desk.outpost.runs(params.limit, params.status)]}
 
 
-async def _show(desk: Desk, params: shapes.RunParams, _: Token | None) -> Result:
+async def _show(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Result:
     await desk.all_ready()
-    run = desk.outpost.find_run(params.run_id)[1]
+    workspace, run = desk.outpost.find_run(params.run_id)
     told = await asyncio.to_thread(desk.outpost.timeline, run.id)
+    shown = {"opened": await desk.show(workspace, run, "report.md")} if params.open else {}
     return {
         "run": desk.reporter.run(run),
         "steps": [_step_json(step) for step in told.steps],
         "subagents": [subagent.to_json() for subagent in told.subagents],
         "routes": [route.to_json() for route in told.routes],
+        **shown,
     }
 
 

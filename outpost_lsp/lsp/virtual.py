@@ -8,16 +8,18 @@ outpost:/runs/RUN/after/PATH
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from outpost_lsp.domain.markdown import safe_markdown
+from outpost_lsp.domain.markdown import one_line, safe_markdown
 from outpost_lsp.lsp.documents import decoded
 from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
 from outpost_lsp.protocol.names import DOCUMENT_SCHEME
 from outpost_lsp.service import results
 
 if TYPE_CHECKING:
+    from outpost_lsp.domain.finding import Finding
     from outpost_lsp.domain.run import Run
     from outpost_lsp.lsp.desk import Desk
 
@@ -26,17 +28,18 @@ _SIDES: Final = ("before", "after")
 
 async def virtual_content(desk: Desk, uri: str) -> dict[str, Any]:
     """The answer to `workspace/textDocumentContent`; a fault that names the URI when there is nothing behind it."""
-    return {"text": await _text(desk, uri)}
+    return {"text": await virtual_text(desk, uri)}
 
 
-async def _text(desk: Desk, uri: str) -> str:
+async def virtual_text(desk: Desk, uri: str) -> str:
+    """The text behind a URI of ours."""
     parts = urlsplit(uri)
     names = unquote(parts.path).strip("/").split("/")
     if parts.scheme != DOCUMENT_SCHEME or len(names) < 3 or names[0] != "runs":
         raise RequestFault(INVALID_PARAMS, f"uri: {uri} is no document of Outpost")
     workspace, run = desk.outpost.find_run(names[1])
     if names[2:] == ["report.md"]:
-        return _report(run)
+        return _report(run, [one for one in workspace.findings() if one.run_id == run.id])
     shown = await results.diff(workspace, run)
     if names[2:] == ["changes.patch"]:
         return shown.patch.decode("utf-8", "replace")
@@ -48,11 +51,18 @@ async def _text(desk: Desk, uri: str) -> str:
     raise RequestFault(INVALID_PARAMS, f"uri: {uri} names nothing that the run changed")
 
 
-def _report(run: Run) -> str:
+def _report(run: Run, findings: Sequence[Finding]) -> str:
     lines = [f"# {safe_markdown(run.title)}", "", f"{run.kind} by {run.agent}: {run.status}", ""]
     if run.error is not None:
         lines += [safe_markdown(run.error.message), ""]
     if run.text:
         lines += [safe_markdown(run.text), ""]
+    for one in findings:
+        place = f"{safe_markdown(one.path)}:{one.span.start_line + 1}"
+        lines += [f"## {one.severity}: {safe_markdown(one_line(one.title))}", "", f"{place} ({one.status})", ""]
+        if one.detail.strip():
+            lines += [safe_markdown(one.detail), ""]
+    if findings and run.notes:
+        lines += ["## Notes", ""]
     lines += [f"- {safe_markdown(note)}" for note in run.notes]
     return "\n".join(lines).rstrip() + "\n"

@@ -73,7 +73,8 @@ async def _worktrees(desk: Desk, params: shapes.WorktreesParams, _: Token | None
 
 
 async def _doctor(desk: Desk, _: shapes.NoParams, __: Token | None) -> Result:
-    checks: list[Result] = []
+    encoding = f"positions are counted in {desk.places.encoding}"
+    checks: list[Result] = [{"name": "position encoding", "status": "ok", "detail": encoding}]
     for workspace in desk.outpost.workspaces:
         for check in await diagnose(desk.outpost, workspace):
             shown = {"name": check.name, "status": check.status, "detail": check.detail}

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from socket import gaierror
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic_core import from_json
 
@@ -42,7 +42,9 @@ _CONTEXT_SENTENCES = (
     "input token count exceeds",
     "longer than the context length",
 )
-_FULL_CONTEXT = "the conversation is longer than the model's maximum context length"
+_FULL_CONTEXT = (
+    "the conversation is longer than the model's maximum context length; give it less at once, or use a larger model"
+)
 _HINTS: Mapping[int, str] = {
     400: "the service did not accept the request; check the model's name and its settings, and that `api` is what the "
     "service speaks",
@@ -55,6 +57,25 @@ _HINTS: Mapping[int, str] = {
     422: "the service did not accept the request; check the model's name and its settings",
     429: "too many requests, or the quota is used up",
     529: "Overloaded: the service cannot take more requests now",
+}
+_LIKE_STATUS: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "not_found_error": 404,
+}
+"""What services say under status 200, in an error that stands in place of the answer."""
+
+
+Way = Literal["local", "direct", "proxy"]
+"""How a service is reached: on this machine, through the network, or through the proxy that is set."""
+
+_WAYS: Mapping[Way, str] = {
+    "local": "base_url",
+    "direct": "base_url and the network; where it asks for a proxy, set `proxy` under [http]",
+    "proxy": "`proxy` under [http], base_url and the network",
 }
 
 
@@ -107,16 +128,18 @@ class Faults:
         if isinstance(status, int) and 400 <= status < 600:
             # Some gateways hand on the status of the service behind them in the middle of a stream.
             return self.of_status(status)
-        return self._fault("provider", "the service sent an error", "it did not say of a kind that is known", {})
+        known = next((_HINTS[_LIKE_STATUS[kind]] for kind in kinds if kind in _LIKE_STATUS), None)
+        hint = known or "of no kind that is known here; the service's own log may say more"
+        return self._fault("provider", "the service sent an error", hint, {})
 
     def of_transport(
-        self, error: httpx.HTTPError | httpx.InvalidURL, *, connect_s: float, silence_s: float
+        self, error: httpx.HTTPError | httpx.InvalidURL, *, connect_s: float, silence_s: float, way: Way = "direct"
     ) -> OutpostError:
-        """The fault of a request that got no whole answer from the network."""
+        """The fault of a request that got no whole answer from the network; `way` is how the service is reached."""
         import httpx  # Loaded by whoever made the request; importing it above would cost every start 60 ms.
 
         if isinstance(error, httpx.ConnectTimeout):
-            return self._fault("timeout", f"no connection within {connect_s:g} s", "check the network and base_url", {})
+            return self._fault("timeout", f"no connection within {connect_s:g} s", f"check {_WAYS[way]}", {})
         if isinstance(error, httpx.TimeoutException):
             text = f"the service said nothing for {silence_s:g} s"
             return self._fault("timeout", text, "raise `timeout_s` of this provider when its models need longer", {})
@@ -127,7 +150,7 @@ class Faults:
             text = "the certificate was not accepted"
             hint = f"{cause.verify_message}; for a certificate authority of your own set `ca_file` under [http]"
             return self._lasting("provider", text, hint, {"unavailable": text})
-        text, hint = _transport_words(error, cause)
+        text, hint = _transport_words(error, cause, way)
         return self._fault("provider", text, hint, {"unavailable": text})
 
     def cut(self) -> OutpostError:
@@ -189,17 +212,19 @@ def _root_of(error: BaseException) -> BaseException:
     return error
 
 
-def _transport_words(error: Exception, cause: BaseException) -> tuple[str, str]:
+def _transport_words(error: Exception, cause: BaseException, way: Way) -> tuple[str, str]:
     import httpx  # See above.
 
     if isinstance(cause, gaierror):
-        return "the host name is not known", "check base_url and the network"
+        return "the host name is not known", f"check {_WAYS[way]}"
     if isinstance(error, httpx.ProxyError):
         return "the proxy refused", "check `proxy` under [http], or the proxy variables of the environment"
     if isinstance(cause, ssl.SSLError):
         return "no encrypted connection could be made", "check base_url: does the service speak https there?"
     if isinstance(error, httpx.ConnectError):
-        return "no connection could be made", "is the service running, and is base_url right?"
+        if way == "local":
+            return "no connection could be made", "is the service running, and is base_url right?"
+        return "no connection could be made", f"is the service running? Check {_WAYS[way]}"
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
         return "the connection was cut", "the network or the service ended it"
     return "the request could not be sent", "check base_url and the network"

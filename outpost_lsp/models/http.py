@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.endpoint import Endpoint
-from outpost_lsp.models.faults import Faults
+from outpost_lsp.models.faults import Faults, Way
 from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ class HttpDoor:
         self._making: asyncio.Future[httpx.AsyncClient] | None = None
 
     @property
+    def _way(self) -> Way:
+        if self._endpoint.is_loopback:
+            return "local"
+        return "direct" if self._endpoint.proxy is None else "proxy"
+
+    @property
     def faults(self) -> Faults:
         """What names the faults of this service."""
         return self._faults
@@ -84,7 +90,7 @@ class HttpDoor:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # What the library says may name what was sent, so the log gets the kind of failure only.
             logger.debug("%s: %s", self._faults.name, type(error).__name__)
-            fault = self._faults.of_transport(error, connect_s=connect_s, silence_s=silence_s)
+            fault = self._faults.of_transport(error, connect_s=connect_s, silence_s=silence_s, way=self._way)
         raise fault
 
     async def aclose(self) -> None:
@@ -162,7 +168,12 @@ class HttpDoor:
             raise self._faults.too_large("one event of the answer", _size(most)) from None
         finally:
             await source.aclose()
-        read_remainder(splitter.remainder(), reader)
+        if not reader.events and splitter.rest.lstrip().startswith(b"{"):
+            # An error, or the answer in one piece, under the name of a stream: some local servers do that.
+            reader.read_whole(splitter.rest)
+            wake()
+        else:
+            read_remainder(splitter.remainder(), reader)
 
     async def _whole(self, response: httpx.Response) -> bytes:
         most = self._endpoint.max_response_bytes

@@ -63,6 +63,11 @@ class EventSplitter:
         """The data of the event that was begun and not ended, for the end of the stream."""
         return _data_of(bytes(self._rest))
 
+    @property
+    def rest(self) -> bytes:
+        """The bytes that belong to no event that was ended."""
+        return bytes(self._rest)
+
     def _with_line_feeds(self, data: bytes) -> bytes:
         if self._after_return and data:
             # The return ended its line when it came; a line feed after it belongs to the same line end.

@@ -124,6 +124,14 @@ class RunParams(Params):
     run_id: Text
 
 
+class ViewParams(RunParams):
+    """A run to look at."""
+
+    open: bool = Field(
+        default=False, description="also show it in the editor (`window/showDocument`): the report, or the patch"
+    )
+
+
 class ReplayParams(Startable):
     """A run to go through again from its journal."""
 
@@ -242,6 +250,7 @@ class ShowResult(Record):
     steps: list[dict[str, Any]]
     subagents: list[dict[str, Any]]
     routes: list[dict[str, Any]]
+    opened: bool | None = Field(default=None, description="whether the editor shows the report, when that was asked")
 
 
 class TranscriptResult(Record):
@@ -274,6 +283,7 @@ class DiffResult(Record):
 
     files: list[ChangedFile]
     patch: str
+    opened: bool | None = Field(default=None, description="whether the editor shows the patch, when that was asked")
 
 
 class Conflict(Record):
@@ -388,9 +398,9 @@ COMMANDS: Final[dict[str, CommandShape]] = {
     "outpost.cancel": CommandShape(RunParams, CancelResult, "stop a run, queued or live"),
     "outpost.steer": CommandShape(SteerParams, SteerResult, "say something to a running agent"),
     "outpost.runs": CommandShape(RunsParams, RunsResult, "list the runs, newest first"),
-    "outpost.show": CommandShape(RunParams, ShowResult, "the timeline of a run, from its journal"),
+    "outpost.show": CommandShape(ViewParams, ShowResult, "the timeline of a run, from its journal"),
     "outpost.transcript": CommandShape(TranscriptParams, TranscriptResult, "the messages of a conversation"),
-    "outpost.diff": CommandShape(RunParams, DiffResult, "what a run changed"),
+    "outpost.diff": CommandShape(ViewParams, DiffResult, "what a run changed"),
     "outpost.apply": CommandShape(ApplyParams, ApplyResult, "bring a run's changes into the user's files"),
     "outpost.discard": CommandShape(RunParams, DiscardResult, "give up a run's changes"),
     "outpost.reopen": CommandShape(RunParams, RunResult, "make applied or discarded changes pending again"),

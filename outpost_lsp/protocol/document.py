@@ -87,6 +87,8 @@ _EDITOR: Final = f"""\
 - Permission questions come one at a time as `window/showMessageRequest` with `Allow once`, `Allow for this run` and `Deny`;
   no answer is a denial.
 - Each run ends with exactly one `window/showMessage`.
+- `outpost.show` and `outpost.diff` with `open` show the run's report or its patch by `window/showDocument`: as a virtual
+  document where the client has those, else as a file in the user's cache folder.
 - Virtual documents (`workspace/textDocumentContent`) have the scheme `{DOCUMENT_SCHEME}`: `{DOCUMENT_SCHEME}:/runs/RUN/report.md`,
   `changes.patch`, `before/PATH` and `after/PATH`.
 """

@@ -70,6 +70,8 @@ def position_json(lines: Sequence[str], line: int, index: int, encoding: Encodin
     if not 0 <= line < len(lines):
         # A place that the text at hand does not have is passed on as counted; nothing better is known.
         return {"line": max(0, line), "character": max(0, index)}
+    if line == 0:
+        index += _mark(lines)
     return {"line": line, "character": encoded_units(lines[line], index, encoding)}
 
 
@@ -112,5 +114,11 @@ def span_of(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int], 
     # Documents need positions before anything is loaded that needs a span.
     from outpost_lsp.domain.finding import Span
 
-    first, last = sorted((place(lines, *start, encoding), place(lines, *end, encoding)))
-    return Span(start_line=first[0], start_character=first[1], end_line=last[0], end_character=last[1])
+    (first, begin), (last, finish) = sorted((place(lines, *start, encoding), place(lines, *end, encoding)))
+    begin, finish = (begin - _mark(lines) if not first else begin, finish - _mark(lines) if not last else finish)
+    return Span(start_line=first, start_character=max(0, begin), end_line=last, end_character=max(0, finish))
+
+
+def _mark(lines: Sequence[str]) -> int:
+    """1 for a text that begins with a byte-order mark: it is no part of what below counts, but editors may count it."""
+    return 1 if lines[0].startswith("\ufeff") else 0

@@ -147,6 +147,7 @@ class Finding(Record):
     id: str = Field(description="unique in the workspace")
     run_id: str = Field(description="the run that reported it")
     agent: str
+    also_by: list[str] | None = Field(default=None, description="other agents that reported the same")
     uri: str = Field(description="spelled as the client spelled it")
     range: Range = Field(description="its current place: it follows edits")
     severity: Severity
@@ -213,6 +214,8 @@ def finding_json(finding: DomainFinding, uri: str, lines: Sequence[str], encodin
                 for edit in finding.suggestion.edits
             ],
         }
+    if finding.also_by:
+        body["alsoBy"] = list(finding.also_by)
     if finding.in_diff is not None:
         body["inDiff"] = finding.in_diff
     if finding.dismissal is not None:

@@ -126,14 +126,15 @@ def edit_between(old: str, new: str) -> Edit | None:
 def follow(tracked: Iterable[TrackedFinding], edit: Edit, new: SourceText) -> bool:
     """Move findings through an edit; whether any is shown otherwise than before."""
     changed = False
+    first, last, shift = edit.start, edit.end, edit.shift
+    is_insertion = first == last
     for one in tracked:
-        before = (one.start, one.end, one.left)
-        if one.is_stale or (edit.start < one.end and edit.end > one.start) or edit.start == edit.end == one.start:
+        start, end, left = one.start, one.end, one.left
+        if left < 1 or (first < end and last > start) or (is_insertion and first == start):
             _follow_closely(one, edit, new)
-        elif one.start >= edit.end:
-            one.start += edit.shift
-            one.end += edit.shift
-        changed = changed or before != (one.start, one.end, one.left) or edit.start <= one.start
+            changed = changed or (start, end, left) != (one.start, one.end, one.left) or first <= one.start
+        elif start >= last:
+            one.start, one.end, changed = start + shift, end + shift, True
     return changed
 
 

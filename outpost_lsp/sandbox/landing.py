@@ -1,111 +1,121 @@
 """Carrying out operations on the user's own files: all of them, or none.
 
 The invariant: every file is checked against what the operation expects right before it changes, no link is followed on
-the way or at the end, each file changes by a rename, and a failure puts back what had changed (SEC-23, REL-02). Called
-for `apply` on the disk, with the user's folder as root.
+the way or at the end, each file changes by a rename, and a failure puts back what had changed (SEC-23, REL-02); what a
+killed process had begun, the next start puts back (REL-01). Called for `apply` on the disk, with the user's folder as root.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
 
 from outpost_lsp.domain.landing import FileOperation, Present
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.sandbox import paths
-from outpost_lsp.sandbox.names import is_git_name
-from outpost_lsp.sandbox.paths import Place, refused
+from outpost_lsp.sandbox.landing_record import (
+    RECOVERY,
+    Record,
+    Step,
+    beside,
+    digest,
+    forget_kept,
+    recorded,
+    roll_back,
+    settle_landings,
+)
+from outpost_lsp.sandbox.paths import Place
+from outpost_lsp.sandbox.standing import look, place_of, present
 
 
-async def present_on_disk(root: Path, path: str) -> Present:
-    """What stands at a path below `root`; a path behind a link is `other`."""
-    return await to_thread.run_sync(_present, root, path)
+async def land(root: Path, operations: Sequence[FileOperation], *, records: Path) -> None:
+    """Carry out all operations below `root`; on a fault (`conflict` when a file changed meanwhile) nothing has changed.
+
+    `records` is the folder in which a landing is written down while it lasts, so that `settle_landings` takes back what a
+    killed process had begun.
+    """
+    if operations:
+        await to_thread.run_sync(_land, root, operations, records)
 
 
-async def land(root: Path, operations: Sequence[FileOperation]) -> None:
-    """Carry out all operations below `root`; on a fault (`conflict` when a file changed meanwhile) nothing has changed."""
-    await to_thread.run_sync(_land, root, operations)
-
-
-@dataclass(slots=True)
-class _Step:
-    """One name of one folder that changes, with the new content beside it and then the old one."""
-
-    path: str
-    expected: Present
-    staged: str = ""
-    kept: str = ""
-
-
-def _present(root: Path, path: str) -> Present:
+def _land(root: Path, operations: Sequence[FileOperation], records: Path) -> None:
+    settle_landings(records)
+    planned = [_planned(root, operation) for operation in operations]
+    steps = [step for both in planned for step in both]
+    record = Record(str(root), steps, _missing_folders(root, operations))
     try:
-        with _place(root, path) as place:
-            return _look(place)
-    except OutpostError as error:
-        return Present("absent" if error.details.get("reason") == "missing" else "other")
+        with recorded(records, record) as file:
+            try:
+                for operation, (step, *_) in zip(operations, planned, strict=True):
+                    _stage(root, operation, step, record.made)
+                for step in steps:
+                    _exchange(root, step)
+                file.done()
+            except BaseException:
+                with contextlib.suppress(OutpostError):
+                    roll_back(record, records.parent / RECOVERY)
+                    file.drop()
+                raise
+            forget_kept(record)
+            file.drop()
+    except OSError as error:
+        raise OutpostError(
+            "workspace",
+            f"The changes could not be applied: {error.strerror}. Nothing was changed.",
+            {"errno": error.errno},
+        ) from error
 
 
-def _look(place: Place) -> Present:
-    status = place.status()
-    if status is None:
-        return Present("absent")
-    kind = paths.kind_of(status)
-    if kind == "link":
-        return Present("link", os.fsencode(os.readlink(place.name, dir_fd=place.folder)))
-    if kind != "file":
-        return Present(kind)
-    file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder)
-    with os.fdopen(file, "rb") as opened:
-        return Present("file", opened.read())
-
-
-def _land(root: Path, operations: Sequence[FileOperation]) -> None:
-    steps: list[_Step] = []
-    made: list[str] = []
-    try:
-        for operation in operations:
-            steps += _stage(root, operation, made)
-        for step in steps:
-            _exchange(root, step)
-    except BaseException:
-        for step in reversed(steps):
-            _put_back(root, step)
-        for folder in reversed(made):
-            with contextlib.suppress(OSError):
-                (root / folder).rmdir()
-        raise
-    for step in steps:
-        if step.kept:
-            with contextlib.suppress(OSError, OutpostError), _place(root, step.path) as place:
-                os.unlink(step.kept, dir_fd=place.folder)
-
-
-def _stage(root: Path, operation: FileOperation, made: list[str]) -> list[_Step]:
-    """Write the new content beside its place; nothing that the user sees has changed yet."""
-    kind = "link" if operation.is_link else "file"
-    steps = []
+def _planned(root: Path, operation: FileOperation) -> list[Step]:
+    """The names that an operation changes: its path first, then the one that a file is moved from."""
+    after = Present("absent")
+    if operation.after is not None:
+        after = Present("link" if operation.is_link else "file", operation.after)
     source = operation.moved_from
     here = operation.before if source is None else None
-    step = _Step(operation.path, Present("absent") if here is None else _found(root, operation.path, here))
-    steps.append(step)
+    before = Present("absent") if here is None else _found(root, operation.path, here)
+    steps = [_step(operation.path, before, after)]
     if source is not None:
-        steps.append(_Step(source, _found(root, source, operation.before or b"")))
+        steps.append(_step(source, _found(root, source, operation.before or b""), Present("absent")))
+    return steps
+
+
+def _step(path: str, before: Present, after: Present) -> Step:
+    staged = "" if after.kind == "absent" else beside("new")
+    kept = "" if before.kind == "absent" else beside("old")
+    return Step(path, digest(before), digest(after), staged, kept)
+
+
+def _missing_folders(root: Path, operations: Sequence[FileOperation]) -> list[str]:
+    """The folders that have to be made, outer ones first."""
+    missing: list[str] = []
+    for operation in operations:
+        parts = operation.path.split("/")[:-1] if operation.after is not None else []
+        for depth in range(1, len(parts) + 1):
+            folder = "/".join(parts[:depth])
+            if folder not in missing and present(root, folder).kind == "absent":
+                missing.append(folder)
+    return missing
+
+
+def _stage(root: Path, operation: FileOperation, step: Step, made: Sequence[str]) -> None:
+    """Write the new content beside its place; nothing that the user sees has changed yet."""
     if operation.after is None:
-        return steps
-    _make_parents(root, operation.path, made)
-    with _place(root, operation.path) as place:
-        step.staged = f".outpost-{secrets.token_hex(8)}.new"
-        if kind == "link":
+        return
+    for folder in made:
+        if operation.path.startswith(f"{folder}/"):
+            with place_of(root, folder) as place:
+                if place.status() is None:
+                    os.mkdir(place.name, dir_fd=place.folder)
+    with place_of(root, operation.path) as place:
+        if operation.is_link:
             os.symlink(operation.after, os.fsencode(step.staged), dir_fd=place.folder)
-            return steps
-        mode = _mode(root, source or operation.path)
+            return
+        mode = _mode(root, operation.moved_from or operation.path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(step.staged, flags, 0o666, dir_fd=place.folder), "wb") as opened:
             opened.write(operation.after)
@@ -113,29 +123,25 @@ def _stage(root: Path, operation: FileOperation, made: list[str]) -> list[_Step]
             own = stat.S_IMODE(os.fstat(opened.fileno()).st_mode) if mode is None else mode
             os.fchmod(opened.fileno(), _with_bit(own, operation.is_executable))
             os.fsync(opened.fileno())
-    return steps
 
 
 def _found(root: Path, path: str, expected: bytes) -> Present:
-    found = _present(root, path)
+    found = present(root, path)
     if found.content != expected:
         raise _changed(path)
     return found
 
 
-def _exchange(root: Path, step: _Step) -> None:
+def _exchange(root: Path, step: Step) -> None:
     """Put the new content in place, if the old one is still what was expected, and keep the old one beside it."""
-    with _place(root, step.path) as place:
-        if _look(place) != step.expected:
+    with place_of(root, step.path) as place:
+        if digest(look(place)) != step.before:
             raise _changed(step.path)
-        if step.expected.kind != "absent":
-            kept = f".outpost-{secrets.token_hex(8)}.old"
-            os.rename(place.name, kept, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-            step.kept = kept
+        if step.kept:
+            os.rename(place.name, step.kept, src_dir_fd=place.folder, dst_dir_fd=place.folder)
         if step.staged:
             # A hard link, not a rename: what somebody puts there at this very moment is not overwritten.
             _link_or_rename(step.staged, place)
-        step.expected = Present("other")  # Changed from here on; see _put_back.
 
 
 def _link_or_rename(staged: str, place: Place) -> None:
@@ -149,37 +155,9 @@ def _link_or_rename(staged: str, place: Place) -> None:
     os.unlink(staged, dir_fd=place.folder)
 
 
-def _put_back(root: Path, step: _Step) -> None:
-    with contextlib.suppress(OSError, OutpostError), _place(root, step.path) as place:
-        if step.kept:
-            os.rename(step.kept, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-        elif step.expected.kind == "other":
-            os.unlink(place.name, dir_fd=place.folder)
-        if step.staged:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(step.staged, dir_fd=place.folder)
-
-
-def _place(root: Path, path: str) -> contextlib.AbstractContextManager[Place]:
-    for part in path.split("/"):
-        if part in {"", ".", ".."} or is_git_name(part):
-            raise refused(path, "git" if is_git_name(part) else "escape", "nothing is applied there.")
-    return paths.place(root, path, follow_last=False, no_links=True)
-
-
-def _make_parents(root: Path, path: str, made: list[str]) -> None:
-    parts = path.split("/")[:-1]
-    for depth in range(1, len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        with _place(root, folder) as place:
-            if place.status() is None:
-                os.mkdir(place.name, dir_fd=place.folder)
-                made.append(folder)
-
-
 def _mode(root: Path, path: str) -> int | None:
     try:
-        with _place(root, path) as place:
+        with place_of(root, path) as place:
             status = place.status()
     except OutpostError:
         return None

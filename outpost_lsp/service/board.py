@@ -9,61 +9,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Dismissal, Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place
-from outpost_lsp.storage.dismissed import DismissedFinding, parsed_time
+from outpost_lsp.service.dismissing import Dismissals
+from outpost_lsp.service.texts import FileTexts
+from outpost_lsp.service.view import FindingView, Standing, alike
+from outpost_lsp.storage.dismissed import parsed_time
 from outpost_lsp.storage.findings import FindingStore
-from outpost_lsp.storage.shared_dismissals import read_shared_dismissals, update_shared_dismissals
 
 logger = logging.getLogger(__name__)
-
-_LARGEST_FILE: Final = 64 * 1024 * 1024
-
-
-class Standing(NamedTuple):
-    """A finding with the place where it stands now; its own `span` may be where it was reported."""
-
-    finding: Finding
-    start_line: int
-    start_character: int
-    end_line: int
-    end_character: int
 
 
 class FindingBoard:
     """Findings by file. `changed` is told each path whose findings are others now."""
 
     def __init__(self, top: Path, store: FindingStore, changed: Callable[[str], None]) -> None:
-        self._top = top
         self._store = store
         self._changed = changed
         self._files: dict[str, dict[str, TrackedFinding]] = {}
         self._paths: dict[str, str] = {}
-        self._documents: dict[str, SourceText] = {}
-        self._on_disk: dict[str, _DiskText] = {}
+        self._texts = FileTexts(top)
         self._save_handle: asyncio.Handle | None = None
-        self.shares_dismissals = False
-        """Whether dismissals are kept in the repository, for everybody."""
+        self.dismissals = Dismissals(top, store.dismissals)
+        self._view = FindingView(self._texts, self.dismissals)
 
     def load(self) -> None:
         """Place what earlier sessions left."""
         for path in self._store.paths():
-            source = self._source(path)
+            source = self._texts[path]
             for finding in self._store.at(path):
                 self._insert(self._placed(finding, source))
 
     def catch_up(self) -> None:
         """Take over what other processes found, replaced or dismissed meanwhile, and tell about it."""
-        if self._store.dismissals.refresh():
+        if self.dismissals.refresh():
             for path in list(self._files):
                 self._changed(path)
         if not self._store.refresh():
@@ -80,40 +64,29 @@ class FindingBoard:
             for finding_id in gone:
                 self._forget(finding_id)
             for finding in fresh:
-                self._insert(self._placed(finding, self._source(path)))
+                self._insert(self._placed(finding, self._texts[path]))
             if gone or fresh:
                 self._changed(path)
 
     # Asking
 
+    def paths(self) -> list[str]:
+        """The files that have findings."""
+        return sorted(self._files)
+
     def listing(self, path: str | None = None, status: FindingStatus | None = None) -> list[Finding]:
         """The findings as they stand now, by path and place."""
-        paths = sorted(self._files) if path is None else [path]
-        for each in paths:
+        found = []
+        for each in sorted(self._files) if path is None else [path]:
             self._catch_up(each)
-        found = [self._shown(one, each) for each in paths for one in self._files.get(each, {}).values()]
+            found += [self._view.merged(group, each) for group in self._groups(each)]
         chosen = [finding for finding in found if status is None or finding.status == status]
         return sorted(chosen, key=lambda one: (one.path, one.span.start_line, one.span.start_character))
 
     def standing(self, path: str) -> list[Standing]:
         """Where the findings of a file that are diagnostics stand, without making anew each one that only moved."""
         self._catch_up(path)
-        source = self._source(path)
-        has_dismissals = len(self._store.dismissals.findings) > 0
-        found = []
-        for one in self._files.get(path, {}).values():
-            if one.is_withdrawn:
-                continue
-            if source is not None and not one.is_stale and not has_dismissals and one.finding.status != "dismissed":
-                first, last = source.line_of(one.start), source.line_of(one.end)
-                starts = source.line_starts
-                found.append(Standing(one.finding, first, one.start - starts[first], last, one.end - starts[last]))
-                continue
-            shown = self._shown(one, path)
-            if shown.status in ("open", "stale"):
-                span = shown.span
-                found.append(Standing(shown, span.start_line, span.start_character, span.end_line, span.end_character))
-        return sorted(found, key=lambda one: one[1:3])
+        return self._view.standing(self._groups(path), path)
 
     def find(self, finding_id: str) -> Finding | None:
         """One finding as it stands now."""
@@ -121,28 +94,32 @@ class FindingBoard:
         if path is None:
             return None
         self._catch_up(path)
-        return self._shown(self._files[path][finding_id], path)
+        return self._now(finding_id)
 
     def is_withdrawn(self, finding_id: str) -> bool:
         """Whether most of its quote is gone, so that it is no diagnostic any more."""
         path = self._paths.get(finding_id)
         return path is not None and self._files[path][finding_id].is_withdrawn
 
-    def every(self) -> list[Finding]:
-        """All findings, at the places where they stand now."""
-        return self.listing()
+    def reported_by(self, agents: Iterable[str]) -> list[Finding]:
+        """Each finding of these agents, also one that is shown as another agent's; at the places where they stand now."""
+        wanted, found = frozenset(agents), []
+        for path, tracked in self._files.items():
+            mine = [finding_id for finding_id, one in tracked.items() if one.finding.agent in wanted]
+            if mine:
+                self._catch_up(path)
+                found += [self._view.of(self._files[path][finding_id], path) for finding_id in mine]
+        return found
 
     def text_of(self, path: str) -> str | None:
         """The text of a file that counts now; `None` when there is none."""
         self._catch_up(path)
-        source = self._source(path)
+        source = self._texts[path]
         return None if source is None else source.text
 
     def dismissal_of(self, finding: Finding) -> Dismissal | None:
         """The dismissal that speaks of a finding, also one whose time is over; the one in force first."""
-        records = self._dismissals_of(finding)
-        now = datetime.now(UTC)
-        return next((one.dismissal for one in sorted(records, key=lambda one: one.is_over(now))), None)
+        return self.dismissals.of(finding)[0]
 
     # Changing
 
@@ -155,7 +132,7 @@ class FindingBoard:
             self._forget(gone)
         self._catch_up(finding.path)
         if finding.id in kept:
-            self._insert(self._placed(finding, self._source(finding.path)))
+            self._insert(self._placed(finding, self._texts[finding.path]))
         self._touched(finding.path)
 
     def remove(self, finding_ids: Iterable[str]) -> int:
@@ -170,56 +147,58 @@ class FindingBoard:
         return len(ids)
 
     def clear(self, path: str | None = None) -> int:
-        """Forget the findings of a file, or all."""
-        return self.remove([one.id for one in self.listing(path)])
+        """Forget the findings of a file, or all; the count of those that were shown."""
+        paths = sorted(self._files) if path is None else [path]
+        count = sum(len(self._groups(each)) for each in paths)
+        self.remove([finding_id for each in paths for finding_id in list(self._files.get(each, ()))])
+        return count
+
+    def clear_earlier(self, run_id: str) -> int:
+        """Forget the findings of every run before this one; the count of those forgotten."""
+        return self.remove([one.finding.id for one in self._all() if one.finding.run_id < run_id])
 
     def dismiss(self, finding_id: str, reason: str | None, until: str | None) -> Finding:
         """Remember that a finding is not to be shown."""
         finding = self._known(finding_id)
         if until is not None and parsed_time(until) is None:
             raise configuration(f"until: {until!r} is no date and no RFC 3339 time", field="until")
-        dismissal = self._store.dismissals.dismiss(finding, reason=reason, until=until)
-        if self.shares_dismissals:
-            update_shared_dismissals(self._top, add=[DismissedFinding.of(finding, dismissal)])
+        self.dismissals.dismiss(finding, reason, until)
         self._touched(finding.path)
         return self._now(finding_id)
 
     def restore(self, finding_id: str) -> Finding:
         """Take every dismissal of a finding back."""
         finding = self._known(finding_id)
-        fingerprints = [record.fingerprint for record in self._dismissals_of(finding)]
-        self._store.dismissals.restore(finding)
-        if self.shares_dismissals:
-            update_shared_dismissals(self._top, restore=fingerprints)
+        self.dismissals.restore(finding)
         if finding.status == "dismissed":
             self._store.put([finding.model_copy(update={"status": "open", "dismissal": None})])
             self._files[finding.path][finding_id].finding = self._store.get(finding_id) or finding
         self._touched(finding.path)
         return self._now(finding_id)
 
-    def follow_shared_dismissals(self) -> tuple[str, ...]:
-        """Read the repository's dismissals; what in them could not be understood."""
-        shared = read_shared_dismissals(self._top)
-        for record in shared.records:
-            if self._store.dismissals.findings.get(record.fingerprint) is None:
-                self._store.dismissals.add(record)
-        return shared.faults
+    def follow_dismissals(self, *, shared: bool) -> tuple[str, ...]:
+        """Share dismissals with everybody who has the repository, or keep them; what in theirs was not understood."""
+        before = self.dismissals.of_the_team()
+        faults = self.dismissals.follow(shared=shared)
+        if before != self.dismissals.of_the_team():
+            for path in self.paths():
+                self._changed(path)
+        return faults
 
     # Documents
 
     def opened(self, path: str, text: str) -> None:
         """A document is open: its text counts instead of the disk's."""
-        before = self._source(path)
-        self._documents[path] = SourceText(text)
-        self._on_disk.pop(path, None)
-        if before is None or before.text != self._documents[path].text:
+        before, source = self._texts[path], SourceText(text)
+        self._texts.set_document(path, source)
+        if before is None or before.text != source.text:
             self._place_again(path)
 
     def edited(self, path: str, old_text: str, new_text: str) -> None:
         """A document changed: its findings move with their text, or turn stale."""
-        known = self._documents.get(path)
+        known = self._texts.document(path)
         old, new = SourceText(old_text), SourceText(new_text)
-        self._documents[path] = new
+        self._texts.set_document(path, new)
         tracked = self._files.get(path)
         if not tracked:
             return
@@ -232,14 +211,14 @@ class FindingBoard:
 
     def closed(self, path: str) -> None:
         """A document is closed: the disk's text counts again."""
-        source = self._documents.pop(path, None)
-        after = self._source(path)
+        source = self._texts.close_document(path)
+        after = self._texts[path]
         if (source.text if source else None) != (after.text if after else None):
             self._place_again(path)
 
     def changed_on_disk(self, path: str) -> None:
         """A file was written by somebody; findings in it are told about when they stand elsewhere now."""
-        if path in self._files and path not in self._documents and self._catch_up(path):
+        if path in self._files and self._catch_up(path):
             self._changed(path)
 
     # Writing
@@ -272,17 +251,15 @@ class FindingBoard:
             self._changed(path)
 
     def _place_all(self, path: str) -> None:
-        source = self._source(path)
+        source = self._texts[path]
         tracked = self._files.get(path, {})
         for finding_id, one in list(tracked.items()):
             tracked[finding_id] = self._placed(one.finding, source)
 
     def _catch_up(self, path: str) -> bool:
         """Look whether a file that is not open changed on disk; its findings are placed again when it did."""
-        known = self._on_disk.get(path)
-        if known is None or path in self._documents or known.signature == _signature(self._top / path):
+        if not self._texts.was_written(path):
             return False
-        del self._on_disk[path]
         self._place_all(path)
         return True
 
@@ -304,67 +281,25 @@ class FindingBoard:
         del of_path[finding_id]
         if not of_path:
             del self._files[path]
-            self._on_disk.pop(path, None)
+            self._texts.forget(path)
 
-    def _shown(self, tracked: TrackedFinding, path: str) -> Finding:
-        finding = tracked.shown(self._source(path)) if not tracked.is_withdrawn else _withdrawn(tracked.finding)
-        dismissal = self._dismissal_in_force(finding)
-        if dismissal is not None:
-            return finding.model_copy(update={"status": "dismissed", "dismissal": dismissal})
-        return finding if finding.status != "dismissed" else finding.model_copy(update={"status": "open"})
+    # Showing
 
-    def _source(self, path: str) -> SourceText | None:
-        document = self._documents.get(path)
-        if document is not None:
-            return document
-        if path not in self._on_disk:
-            self._on_disk[path] = _read(self._top / path)
-        return self._on_disk[path].source
+    def _all(self) -> list[TrackedFinding]:
+        return [one for of_path in self._files.values() for one in of_path.values()]
 
-    # Dismissals
+    def _groups(self, path: str) -> list[list[TrackedFinding]]:
+        return alike(self._files.get(path, {}).values())
 
-    def _dismissals_of(self, finding: Finding) -> list[DismissedFinding]:
-        return self._store.dismissals.findings.all_covering(finding)
-
-    def _dismissal_in_force(self, finding: Finding) -> Dismissal | None:
-        dismissals = self._store.dismissals.findings
-        return dismissals.covering(finding) if len(dismissals) else None
+    def _now(self, finding_id: str) -> Finding:
+        path = self._paths[finding_id]
+        own = self._files[path][finding_id]
+        same = [one for one in self._files[path].values() if one.finding.fingerprint == own.finding.fingerprint]
+        others = [one for one in alike(same)[0] if one is not own]
+        return self._view.merged([own, *others], path)
 
     def _known(self, finding_id: str) -> Finding:
         path = self._paths.get(finding_id)
         if path is None:
             raise configuration(f"findingId: there is no finding {finding_id!r}", field="findingId")
         return self._files[path][finding_id].finding
-
-    def _now(self, finding_id: str) -> Finding:
-        return self._shown(self._files[self._paths[finding_id]][finding_id], self._paths[finding_id])
-
-
-def _withdrawn(finding: Finding) -> Finding:
-    return finding.model_copy(update={"status": "stale", "severity": "hint", "suggestion": None})
-
-
-@dataclass(frozen=True, slots=True)
-class _DiskText:
-    """A file as it was read: `signature` tells whether it was written since."""
-
-    signature: tuple[int, ...]
-    source: SourceText | None
-
-
-def _signature(file: Path) -> tuple[int, ...]:
-    try:
-        status = file.lstat()
-    except OSError:
-        return ()
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
-
-
-def _read(file: Path) -> _DiskText:
-    signature = _signature(file)
-    try:
-        if not signature or not stat.S_ISREG(signature[3]) or signature[1] > _LARGEST_FILE:
-            return _DiskText(signature, None)
-        return _DiskText(signature, SourceText(file.read_bytes().decode("utf-8", "replace")))
-    except OSError:
-        return _DiskText(signature, None)

@@ -15,21 +15,26 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 
 import anyio
+from anyio import to_thread
 
+from outpost_lsp.config.keys import key_variable
+from outpost_lsp.config.services import ProviderSettings
 from outpost_lsp.config.tracing import EXTRA_MISSING, collector, has_extra
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import SourceText
 from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.service.sandbox_checks import sandbox_checks
 from outpost_lsp.storage.identifiers import new_run_id
 from outpost_lsp.storage.layout import Layout
+from outpost_lsp.storage.locks import LockFolder
 from outpost_lsp.storage.private_files import storage_fault
 from outpost_lsp.worktrees.git import OLDEST_GIT, git_version
 from outpost_lsp.worktrees.registration import owner_of
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
-from outpost_lsp.worktrees.snapshot import head_commit, take_snapshot
-from outpost_lsp.worktrees.worktree import open_worktree
+from outpost_lsp.worktrees.snapshot import head_commit
 
 if TYPE_CHECKING:
     from outpost_lsp.service.outpost import Outpost
@@ -75,9 +80,11 @@ async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check
     yield await _guarded("git", _git)
     yield await _guarded("repository", lambda: _repository(workspace))
     if workspace.has_repository:
-        yield await _guarded("worktree", lambda: _worktree(workspace))
+        for check in await _in_a_sandbox(outpost, workspace):
+            yield check
         yield await _guarded("leftovers", lambda: _leftovers(workspace))
         yield await _guarded("others' leftovers", lambda: _others_leftovers(workspace))
+    yield await _guarded("locks", lambda: _locks(workspace))
     yield await _guarded("state folder", lambda: _folder(outpost.layout.state, "state folder"))
     yield await _guarded("cache folder", lambda: _folder(outpost.layout.cache, "cache folder"))
     yield await _guarded("offline reviewer", _offline)
@@ -115,13 +122,26 @@ async def _repository(workspace: Workspace) -> Check:
     return Check("repository", "ok", f"{repository.top}, {state}")
 
 
-async def _worktree(workspace: Workspace) -> Check:
-    """Makes a snapshot and a worktree of it in the cache folder, and takes the worktree away again."""
-    repository, layout = workspace.repository, workspace.layout
-    snapshot = await take_snapshot(repository)
-    worktree = await open_worktree(repository, snapshot.commit, layout.worktrees, run_id=f"doctor-{new_run_id()}")
-    await worktree.close(keep=False)
-    return Check("worktree", "ok", f"made and removed in {layout.worktrees}")
+async def _in_a_sandbox(outpost: Outpost, workspace: Workspace) -> list[Check]:
+    """Makes a snapshot and a worktree of it in the cache folder, looks around in it, and takes it away again."""
+    found: list[Check] = []
+
+    async def look() -> Check:
+        found.extend([Check(*check) async for check in sandbox_checks(outpost, workspace)])
+        return found.pop(0)
+
+    return [await _guarded("worktree", look), *found]
+
+
+async def _locks(workspace: Workspace) -> Check:
+    stale = await to_thread.run_sync(LockFolder(workspace.layout.locks).stale)
+    if not stale:
+        return Check("locks", "ok", "no lock of a process that died")
+    return Check(
+        "locks",
+        "warn",
+        f"{count_of(len(stale), 'lock')} of processes that died, which block nobody; see outpost-lsp clean",
+    )
 
 
 async def _leftovers(workspace: Workspace) -> Check:
@@ -209,10 +229,10 @@ def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
     settings = workspace.settings
     for name, provider in settings.providers.items():
         if provider.kind != "offline":
-            yield _service(outpost, f"provider {name}", provider.base_url, provider.api_key_env)
+            yield _service(f"provider {name}", provider.base_url, _provider_key(outpost, provider))
     for name, decider in settings.deciders.items():
         if decider.kind != "rules":
-            yield _service(outpost, f"decider {name}", decider.base_url, decider.api_key_env)
+            yield _service(f"decider {name}", decider.base_url, _key(outpost, decider.api_key_env))
     if settings.telemetry.enabled:
         yield _telemetry(outpost, workspace)
 
@@ -230,12 +250,28 @@ def _telemetry(outpost: Outpost, workspace: Workspace) -> Check:
     return Check("telemetry", "ok", f"spans go to {place}, {content} content")
 
 
-def _service(outpost: Outpost, name: str, base_url: str | None, key_name: str | None) -> Check:
+def _provider_key(outpost: Outpost, provider: ProviderSettings) -> tuple[Status, str]:
+    if provider.api_key_command is not None:
+        return "ok", f"its key is printed by {one_line(provider.api_key_command[0], 100)}, which was not run"
+    return _key(outpost, key_variable(provider), can_ask=outpost.can_ask_for_keys)
+
+
+def _key(outpost: Outpost, variable: str, *, can_ask: bool = False) -> tuple[Status, str]:
+    """What is known of a key; never the key."""
+    if not variable:
+        return "ok", "no key"
+    if outpost.environment.get(variable, "").strip():
+        return "ok", f"{variable} is set"
+    missing = f"the environment variable {variable} is not set"
+    return ("warn", f"{missing}; the editor will be asked for the key") if can_ask else ("fail", missing)
+
+
+def _service(name: str, base_url: str | None, key: tuple[Status, str]) -> Check:
     parts = urlsplit(base_url or "")
     if base_url is not None and (parts.scheme not in ("http", "https") or not parts.hostname):
         return Check(name, "fail", f"base_url {base_url!r} is no http or https address")
-    if key_name and not outpost.environment.get(key_name):
-        return Check(name, "fail", f"the environment variable {key_name} is not set")
-    key = f"{key_name} is set" if key_name else "no key"
+    status, told = key
+    if status == "fail":
+        return Check(name, status, told)
     place = f"{parts.scheme}://{parts.netloc}" if base_url is not None else "the public service"
-    return Check(name, "ok", f"{place}, {key}; access was not verified")
+    return Check(name, status, f"{place}, {told}; access was not verified")

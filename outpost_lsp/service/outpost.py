@@ -129,6 +129,11 @@ class Outpost:
 
     # Agents
 
+    @property
+    def can_ask_for_keys(self) -> bool:
+        """Whether an editor is asked for a key that is not in the environment."""
+        return self._ask_client is not None
+
     def make_services(self, settings: Settings) -> Services:
         """The services of one version of a workspace's settings."""
         return Services(settings, self.environment, offline=self.offline, ask_client=self._ask_client)

@@ -6,11 +6,15 @@ Called once for each workspace, in the background; nothing that a run changed is
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import TYPE_CHECKING
+
+from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.worktrees.plain_folder import copy_of_plain_folder, reap_plain_folders
+from outpost_lsp.worktrees.scratch import sweep_scratch
 from outpost_lsp.worktrees.worktree import Leftover, reap
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ logger = logging.getLogger(__name__)
 async def clear_what_the_dead_left(workspace: Workspace) -> None:
     """Clear away worktrees, and copies of a plain folder, whose process is gone; what holds changes stays."""
     directory = workspace.layout.worktrees
+    await to_thread.run_sync(sweep_scratch)
+    await to_thread.run_sync(_sweep_homes, workspace)
     try:
         if workspace.has_repository:
             found = await reap(workspace.repository, directory)
@@ -33,6 +39,16 @@ async def clear_what_the_dead_left(workspace: Workspace) -> None:
                 await _keep_interrupted(workspace, leftover)
     except (OutpostError, OSError) as error:
         logger.warning("worktrees of dead processes could not be cleared: %s", error)
+
+
+def _sweep_homes(workspace: Workspace) -> None:
+    """The home folders and stand-ins for git directories that commands of dead runs had."""
+    ended = {run.id for run in workspace.runs.list() if run.is_finished}
+    for kind in ("home", "git"):
+        for folder in (workspace.layout.cache / kind).glob("*"):
+            # A later pass of a dispatch has the run's name with a number.
+            if not ended.isdisjoint({folder.name, folder.name.rpartition("-")[0]}):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _keep_interrupted(workspace: Workspace, leftover: Leftover) -> None:

@@ -90,11 +90,7 @@ class PlannedReview:
 
     async def _replace_earlier(self, handle: RunHandle, agents: set[str]) -> None:
         """A finished review replaces those agents' earlier findings in its scope, and only those."""
-        earlier = [
-            finding
-            for finding in self.workspace.board.every()
-            if finding.agent in agents and finding.run_id != handle.run.id
-        ]
+        earlier = [finding for finding in self.workspace.board.reported_by(agents) if finding.run_id != handle.run.id]
         if earlier:
             replaced = [finding.id for finding in earlier if await self._replaces(finding, handle)]
             self.workspace.board.remove(replaced)
@@ -130,16 +126,16 @@ class PlannedFolderReview:
     unsaved: Mapping[str, str]
 
     @property
+    def title(self) -> str:
+        """The run in one line."""
+        return scope_title(self.scope, "")
+
     async def estimate(self) -> Estimate | None:
         """What it takes at least, for a review of the whole folder by a model that has a price."""
         if self.scope.scope != "workspace" or self.outpost.offline:
             return None
         counted = await folder_files_and_bytes(self.workspace.folder, self.scope.paths)
         return estimate(self.workspace.settings, self.agent, *counted)
-
-    def title(self) -> str:
-        """The run in one line."""
-        return scope_title(self.scope, "")
 
     async def perform(self, handle: RunHandle) -> None:
         """The run's job."""

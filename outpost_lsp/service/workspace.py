@@ -22,10 +22,12 @@ from outpost_lsp.config.trust import TrustStore, decide_trust
 from outpost_lsp.domain.finding import Finding, FindingStatus
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.service.board import FindingBoard, Standing
+from outpost_lsp.sandbox.landing_record import settle_landings
+from outpost_lsp.service.board import FindingBoard
 from outpost_lsp.service.cleaning import leftovers, remove
 from outpost_lsp.service.reaping import clear_what_the_dead_left
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
+from outpost_lsp.service.view import Standing
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import RepositoryLayout
@@ -191,6 +193,11 @@ class Workspace:
             self._repository_fault = fault
         self.can_confine = await self._look_up_confinement()
         await asyncio.to_thread(self._open_stores)
+        for path in await asyncio.to_thread(settle_landings, self.layout.landings):
+            text = (
+                f"{path} was changed after applying to it was cut short; what it held before is in {self.layout.state}"
+            )
+            self._outpost.tell(Notice("warning", text))
         for run in await asyncio.to_thread(self.runs.mark_interrupted):
             logger.info("run %s was interrupted: its process is gone", run.id)
         self._reaping = asyncio.get_running_loop().create_task(clear_what_the_dead_left(self))
@@ -236,8 +243,7 @@ class Workspace:
 
     def _follow_dismissals(self) -> None:
         shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None
-        self.board.shares_dismissals = shared
-        for fault in self.board.follow_shared_dismissals() if shared else ():
+        for fault in self.board.follow_dismissals(shared=shared):
             self._outpost.tell(Notice("warning", fault))
 
     async def aclose(self) -> None:
@@ -281,6 +287,10 @@ class Workspace:
 
     # Findings
 
+    def paths_with_findings(self) -> list[str]:
+        """The files that have findings."""
+        return self.board.paths() if self.is_ready else []
+
     def findings(self, path: str | None = None, status: FindingStatus | None = None) -> list[Finding]:
         """Findings as they stand now, by path and place."""
         return self.board.listing(path, status) if self.is_ready else []
@@ -308,6 +318,10 @@ class Workspace:
     def clear(self, path: str | None = None) -> int:
         """Forget the findings of a file, or all; dismissals stay. The count of those forgotten."""
         return self.board.clear(path) if self.is_ready else 0
+
+    def clear_earlier(self, run_id: str) -> int:
+        """Forget the findings of every run before this one; dismissals stay. The count of those forgotten."""
+        return self.board.clear_earlier(run_id) if self.is_ready else 0
 
     # Documents
 

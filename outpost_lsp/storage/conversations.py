@@ -214,7 +214,17 @@ class ConversationStore:
         return path
 
     def _lock(self, id: str) -> Lock:
-        return self._locks.take(f"harness-conversation:{id}")
+        try:
+            return self._locks.take(f"harness-conversation:{id}")
+        except OutpostError as error:
+            if error.code != "conflict":
+                raise
+            holder = error.details.get("pid")
+            raise OutpostError(
+                "conflict",
+                f"conversation {id} is in use by process {holder}; go on with it when that has ended, or with a copy now",
+                {**error.details, "conversation": id},
+            ) from error
 
     def _usable(self, path: Path, id: str) -> _Contents:
         contents = _contents(path, id)
@@ -287,7 +297,8 @@ def _session_fault(record: dict[str, Any] | None) -> str | None:
         return "its first record is no session"
     version = record.get("version")
     if type(version) is not int or version not in (1, 2):
-        return f"version {version!r} is not known; it was left as it is"
+        newer = "; a newer outpost-lsp wrote it, update this one" if type(version) is int and version > 2 else ""
+        return f"version {version!r} is not known{newer}; it was left as it is"
     return None
 
 

@@ -6,6 +6,7 @@ severity. It ends with its date, and by itself when the quoted code changes, sin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
@@ -70,6 +71,7 @@ class DismissedFindings:
     def __init__(self, records: Iterable[DismissedFinding] = ()) -> None:
         self._by_fingerprint: dict[str, DismissedFinding] = {}
         self._by_quote: dict[tuple[str, str], dict[str, DismissedFinding]] = {}
+        self._paths: Counter[str] = Counter()
         for record in records:
             self.add(record)
 
@@ -84,18 +86,25 @@ class DismissedFindings:
         self.discard(record.fingerprint)
         self._by_fingerprint[record.fingerprint] = record
         self._by_quote.setdefault(_place(record), {})[record.fingerprint] = record
+        self._paths[record.path] += 1
 
     def discard(self, fingerprint: str) -> bool:
         """Take a record out; whether there was one."""
         record = self._by_fingerprint.pop(fingerprint, None)
         if record is not None:
             self._by_quote[_place(record)].pop(fingerprint)
+            self._paths[record.path] -= 1
         return record is not None
 
     def clear(self) -> None:
         """Take everything out."""
         self._by_fingerprint.clear()
         self._by_quote.clear()
+        self._paths.clear()
+
+    def speaks_of(self, path: str) -> bool:
+        """Whether any record is about this file."""
+        return self._paths[path] > 0
 
     def get(self, fingerprint: str) -> DismissedFinding | None:
         """The record with this fingerprint, whatever its date says."""

@@ -32,6 +32,8 @@ class RepositoryLayout:
     locks: Path
     bundles: Path
     """What finished runs changed, as git bundles: it outlives their worktrees."""
+    landings: Path
+    """What is being applied to the user's files, written down so that a killed process leaves nothing half-way."""
     trash: Path
     """What was moved out of the way instead of being deleted."""
     worktrees: Path
@@ -72,6 +74,7 @@ class Layout:
             findings=private_folder(state / "findings"),
             locks=private_folder(state / "locks"),
             bundles=private_folder(state / "bundles"),
+            landings=private_folder(state / "landings"),
             trash=private_folder(state / "trash"),
             worktrees=private_folder(base / name),
         )

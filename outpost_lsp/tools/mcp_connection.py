@@ -110,13 +110,15 @@ class McpConnection:
         return answer
 
     async def all_pages(self, method: str, field: str) -> list[Mapping[str, Any]]:
-        """The entries of a list that comes in pages."""
+        """The entries of a list that comes in pages; `response` when it is none of objects."""
         found: list[Mapping[str, Any]] = []
         cursor: Any = None
         while True:
             answer = await self.ask(method, None if cursor is None else {"cursor": cursor})
             entries = answer.get(field)
-            found += [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+            if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+                raise self._fault("response", f"answered {method} with no list of {field}")
+            found += entries
             following = answer.get("nextCursor")
             if following is None or following == cursor:
                 return found

@@ -77,6 +77,8 @@ class RunningServers:
         for name, connection in self._connections.items():
             choice = connection.server.tools
             said = {tool["name"]: tool for tool in connection.tools if isinstance(tool.get("name"), str)}
+            if len(said) < len(connection.tools):
+                raise OutpostError("response", f"The MCP server {name} lists a tool without a name or one name twice.")
             missing = [tool for tool in (choice.include if choice is not None else None) or () if tool not in said]
             if missing:
                 raise configuration(f"mcp_servers: {name}: include: the server has no tool {missing[0]!r}")
@@ -154,6 +156,8 @@ def _tool(connection: McpConnection, name: str, said: Mapping[str, Any]) -> Tool
             result = await connection.ask("tools/call", {"name": name, "arguments": value})
         except McpProtocolError as error:
             return ToolOutput(str(error) or "the server gave no reason", True)
+        if not isinstance(result.get("content", []), list):
+            return ToolOutput("the server's answer is malformed: its content is no list", True)
         return ToolOutput(result_text(result), result.get("isError") is True)
 
     schema = said.get("inputSchema")

@@ -8,10 +8,8 @@ conflicts (SNAP-06, SEC-21, SEC-23). Called by a service for the editor and for 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import anyio
 from anyio import to_thread
@@ -21,6 +19,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changes import ChangedFile
 from outpost_lsp.worktrees.contents import FileVersions, with_hunks
 from outpost_lsp.worktrees.git import Repository, run_git
+from outpost_lsp.worktrees.scratch import scratch_folder
 
 _LINK = "120000"
 _EXECUTABLE = "100755"
@@ -92,7 +91,7 @@ async def merge_contents(repository: Repository, current: bytes, base: bytes, re
         return current
     if any(b"\0" in side for side in (current, base, result)):
         return None
-    folder = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "outpost-merge-"))
+    folder = await to_thread.run_sync(scratch_folder, "merge")
     try:
         places = [folder / name for name in ("current", "base", "result")]
         for place, content in zip(places, (current, base, result), strict=True):

@@ -7,7 +7,6 @@ write shared repository state, one runs at a time in this process (CONC-04). Use
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from outpost_lsp.worktrees.git import Repository
+from outpost_lsp.worktrees.scratch import scratch_folder
 
 _turns: Final[WeakValueDictionary[tuple[Path, int], anyio.Lock]] = WeakValueDictionary()
 
@@ -25,7 +25,7 @@ _turns: Final[WeakValueDictionary[tuple[Path, int], anyio.Lock]] = WeakValueDict
 @asynccontextmanager
 async def private_index() -> AsyncIterator[Path]:
     """The path of an empty index in a folder that only the user can enter, gone afterwards."""
-    folder = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "outpost-index-"))
+    folder = await to_thread.run_sync(scratch_folder, "index")
     try:
         yield folder / "index"
     finally:

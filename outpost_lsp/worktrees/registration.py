@@ -31,14 +31,19 @@ class Owner:
     @property
     def is_alive(self) -> bool:
         """Whether that very process runs; not to know counts as yes."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        now = start_time(self.pid)
-        return "unknown" in {self.start, now} or now == self.start
+        return process_is_alive(self.pid, self.start)
+
+
+def process_is_alive(pid: int, start: str) -> bool:
+    """Whether the process that had this id and start time runs; not to know counts as yes."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    now = start_time(pid)
+    return "unknown" in {start, now} or now == start
 
 
 def this_process(run_id: str, base: str) -> Owner:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import configparser
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +18,7 @@ from anyio import to_thread
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.repository import is_git_directory
+from outpost_lsp.worktrees.scratch import scratch_folder
 
 _DEEPEST = 5
 
@@ -57,7 +57,7 @@ async def _lay_out(
 
 async def _fill(inner: Repository, oid: str) -> bool:
     """Check the commit out into the folder through an index that is thrown away; whether the store had it."""
-    folder = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "outpost-index-"))
+    folder = await to_thread.run_sync(scratch_folder, "index")
     try:
         known = await run_git(inner, ["cat-file", "-e", f"{oid}^{{commit}}"])
         if known.status != 0:

@@ -110,7 +110,7 @@ async def measure(folders: Sequence[Path], each: int, *, verbose: bool) -> dict[
             print("MISSED", pair.kind, pair.path)
     standing = await analysed(analyse, files)
     lines = sum(source.text.count("\n") for source in files)
-    said = Counter(found.severity for findings in standing for found in findings if not found.only_new)
+    said = Counter(found.as_it_stands.severity for findings in standing for found in findings if not found.only_new)
     for kind, results in sorted(caught.items(), key=lambda item: sum(item[1]) / len(item[1])):
         print(f"{sum(results):3} of {len(results):3}  {kind}")
     total = sum(map(len, caught.values()))

@@ -2,7 +2,8 @@
 
 The model's name is the script: `steps-20` asks for one `read_file` in each of 20 steps and then says `done`;
 `delegate-8` asks for eight `delegate` calls in its first step. Where an answer stands is read off the request (how many
-tool results it holds), so runs may share the service. `POST /route` answers a plain decision.
+tool results it holds), so runs may share the service. `POST /route` answers a plain decision. The argument, if any, is
+how many milliseconds a model waits before it answers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 
 _MODEL = re.compile(rb'"model"\s*:\s*"(steps|delegate)-(\d+)"')
+_PACE_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.0
 _ROUTE = json.dumps({"model": "small"}).encode()
 
 
@@ -63,6 +65,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 answer, kind = _ROUTE, b"application/json"
             else:
                 answer, kind = _answer(body), b"text/event-stream"
+                if _PACE_S:
+                    await asyncio.sleep(_PACE_S)
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (kind, len(answer), answer)
             )

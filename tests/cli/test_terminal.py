@@ -37,10 +37,10 @@ class Terminal:
     def type(self, line: str) -> None:
         os.write(self._ours, line.encode() + b"\n")
 
-    def until(self, word: str) -> None:
-        """Read until a word was seen."""
+    def until(self, word: str, times: int = 1) -> None:
+        """Read until a word was seen so often."""
         end = time.monotonic() + PATIENCE_S
-        while word not in self.text:
+        while self.text.count(word) < times:
             assert time.monotonic() < end, self.text
             self._read(0.2)
 
@@ -119,3 +119,62 @@ def test_ctrl_c_on_the_terminal_cancels_and_leaves_it_usable(program: Program, p
             assert "cancelled" in screen.text
             assert "Traceback" not in screen.text
         server.wait_for(lambda: server.open_connections == 0)
+
+
+ASKING = """
+[agents.helper]
+model = "main"
+tools = ["files", "edit"]
+permissions = { rules = [{ effect = "ask", tools = ["write_file"], reason = "it writes" }] }
+"""
+
+
+def write(path: str, id: str) -> dict[str, object]:
+    return {"name": "write_file", "input": {"path": path, "content": f"content of {path}\n"}, "id": id}
+
+
+def test_PERM_10_a_person_at_the_terminal_is_asked_and_only_a_clear_yes_lets_the_call_run(
+    program: Program, project: RealRepository
+) -> None:
+    calls = [write(f"{number}.txt", f"call_{number}") for number in range(3)]
+    with ModelServer([Answer(calls=calls), "Done."]) as server:
+        program.use_model(server.base_url, more=ASKING)
+        with terminal(program, "run", "helper", "write them", cwd=project.path) as screen:
+            screen.until("helper wants to use write_file")
+            # The arguments are shown, and what is no answer is asked again.
+            assert "content of 0.txt" in screen.text
+            screen.type("maybe")
+            screen.until("content of 0.txt", times=2)
+            screen.type("y")
+            screen.until("content of 1.txt")
+            screen.type("")
+            screen.until("content of 2.txt")
+            screen.type("n")
+            assert screen.ended() == 0
+        results = [message["content"] for message in server.requests[1].json["messages"] if message["role"] == "tool"]
+    assert [result.startswith("Denied: ") for result in results] == [False, True, True]
+
+
+def test_PERM_10_a_yes_for_the_run_covers_the_same_call_and_no_other(program: Program, project: RealRepository) -> None:
+    calls = [write("a.txt", "call_a"), write("a.txt", "call_b"), write("b.txt", "call_c")]
+    with ModelServer([Answer(calls=calls), "Done."]) as server:
+        program.use_model(server.base_url, more=ASKING)
+        with terminal(program, "run", "helper", "write them", "--quiet", cwd=project.path) as screen:
+            screen.until("helper wants to use write_file")
+            screen.type("r")
+            screen.until("content of b.txt")
+            screen.type("no")
+            assert screen.ended() == 0
+            assert screen.text.count("wants to use") == 2
+        results = [message["content"] for message in server.requests[1].json["messages"] if message["role"] == "tool"]
+    assert [result.startswith("Denied: ") for result in results] == [False, False, True]
+
+
+def test_PERM_10_a_question_ends_with_its_run(program: Program, project: RealRepository) -> None:
+    with ModelServer([Answer(calls=[write("a.txt", "call_a")])]) as server:
+        program.use_model(server.base_url, more=ASKING)
+        with terminal(program, "run", "helper", "write it", cwd=project.path) as screen:
+            screen.until("allow it?")
+            os.killpg(screen.process.pid, 2)
+            assert screen.ended() == 130
+            assert "Traceback" not in screen.text

@@ -58,6 +58,7 @@ async def test_FALL_02_03_04_05_the_next_candidate_takes_over(stage: Stage, faul
     assert record is not None
     assert (record.selected.index, record.selected.name) == (1, "two")
     assert [(attempt.name, attempt.failure) for attempt in record.attempts] == [("one", trigger)]
+    assert result.notes[-1] == f"one failed ({trigger}: {fault.message}); two went on"
     (event,) = stage.of("fallback")
     assert (event.from_.name, event.to.name, event.failure) == ("one", "two", trigger)
     assert [event.pass_ for event in stage.of("prompt")] == [1, 2]

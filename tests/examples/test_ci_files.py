@@ -31,7 +31,7 @@ def texts(value: Any) -> Iterator[str]:
 
 def command_lines(file: Path) -> list[list[str]]:
     lines = [line for text in texts(yaml.safe_load(file.read_text("utf-8"))) for line in text.splitlines()]
-    return [shlex.split(line)[1:] for line in lines if re.match(r"outpost-lsp (?!review, )[a-z]+( -|$)", line)]
+    return [shlex.split(line)[1:] for line in lines if re.match(r"outpost-lsp [a-z]+( -|$)", line)]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

@@ -303,3 +303,39 @@ async def test_worktrees_are_listed_and_pruned_without_losing_their_changes(
         assert not Path(worktree["path"]).exists()
         assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
         assert (repository.path / "a.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("virtual", [True, False])
+async def test_a_report_and_a_patch_are_shown_in_the_editor_where_it_can_show_documents(
+    changed: RealRepository, virtual: bool
+) -> None:
+    abilities = {
+        "window": {"showDocument": {"support": True}},
+        "workspace": {"textDocumentContent": {}} if virtual else {},
+    }
+    async with running_server() as server:
+        await server.initialize(changed.path, capabilities=abilities)
+        run = (await server.command("outpost.review", {"wait": True}))["run"]
+        server.answers["window/showDocument"] = lambda _params: {"success": True}
+        shown = await server.command("outpost.show", {"runId": run["id"], "open": True})
+        assert shown["opened"] is True
+        uri = (await server.notification("window/showDocument"))["uri"]
+        if virtual:
+            assert uri == f"outpost:/runs/{run['id']}/report.md"
+            text = (await server.request("workspace/textDocumentContent", {"uri": uri}))["text"]
+        else:
+            text = Path(uri.removeprefix("file://")).read_text()
+        assert "## error: " in text
+        assert "src/main.py:" in text
+        server.answers["window/showDocument"] = lambda _params: None
+        diff = await server.command("outpost.diff", {"runId": run["id"], "open": True})
+        assert diff["opened"] is False
+        assert "opened" not in await server.command("outpost.diff", {"runId": run["id"]})
+
+
+async def test_a_client_that_shows_no_documents_is_told_so(changed: RealRepository) -> None:
+    async with running_server() as server:
+        await server.initialize(changed.path)
+        run = (await server.command("outpost.review", {"wait": True}))["run"]
+        assert (await server.command("outpost.show", {"runId": run["id"], "open": True}))["opened"] is False
+        assert server.all("window/showDocument") == []

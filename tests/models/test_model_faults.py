@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from dataclasses import replace
@@ -15,7 +16,8 @@ from outpost_lsp.domain.model import Completed, TextDelta
 from outpost_lsp.errors import quota_fault, unavailable_fault
 from outpost_lsp.models.openai import OpenAIModelProvider
 from tests.models.asking import ASK, FORMS, KEY, MakeProvider, ask, chat, fault_of, listen, messages, responses, retries
-from tests.support.model_server import Answer, ModelServer
+from tests.support.model_answers import wire_body
+from tests.support.model_server import Answer, ModelServer, Received
 
 OVERLOADED = {"type": "overloaded_error", "code": "overloaded_error", "message": "busy"}
 
@@ -300,6 +302,35 @@ async def test_SEC_16_FAULT_06_the_key_shows_up_nowhere(make: MakeProvider, capl
         assert KEY not in repr(vars(provider))
     assert KEY not in caplog.text
     assert "canary" not in caplog.text
+
+
+@pytest.mark.parametrize("make", FORMS)
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain", ""])
+async def test_an_error_body_under_status_200_is_an_error_whatever_it_is_called(make: MakeProvider, kind: str) -> None:
+    for error, words in (
+        ({"type": "invalid_request_error", "code": "model_not_found", "message": "SECRET"}, "the model's name"),
+        ({"type": "authentication_error", "message": "SECRET"}, "the key was refused"),
+        ({"message": "SECRET"}, "the service's own log"),
+        ("SECRET", "the service's own log"),
+    ):
+        body = json.dumps({"error": error}, indent=1)
+        with ModelServer([Answer(body=body, headers={"Content-Type": kind})]) as server:
+            fault = await fault_of(make(server.base_url))
+        assert fault.code == "provider"
+        assert words in fault.message
+        assert "SECRET" not in fault.message
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("make", FORMS)
+async def test_an_answer_in_one_piece_is_read_under_the_name_of_a_stream_too(make: MakeProvider) -> None:
+    def whole(request: Received) -> Answer:
+        assert request.form is not None
+        body = json.dumps(wire_body(request.form, Answer(text="In one piece."), 1, "small"))
+        return Answer(body=body, headers={"Content-Type": "text/event-stream"})
+
+    with ModelServer([whole]) as server:
+        assert (await ask(make(server.base_url))).text == "In one piece."
 
 
 async def test_FAULT_06_what_a_service_says_of_its_body_is_not_quoted() -> None:

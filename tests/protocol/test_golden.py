@@ -17,7 +17,7 @@ from outpost_lsp.domain.event import ModelRouteEvent, RoutedModel, SubagentEvent
 from outpost_lsp.domain.usage import Usage, UsageLimits
 from outpost_lsp.lsp.capabilities import server_capabilities
 from outpost_lsp.lsp.client import Client
-from outpost_lsp.lsp.diagnostics import diagnostic
+from outpost_lsp.lsp.encoding import diagnostic
 from outpost_lsp.lsp.payloads import route_json, subagent_json, usage_event_json
 from outpost_lsp.protocol.notifications import NOTIFICATIONS
 from outpost_lsp.protocol.positions import split_lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, p
 QUOTE = "total = price / count"
 PIECES = st.sampled_from(["a", " ", "\n", "\r\n", "total", " = ", "price", QUOTE, "count\n", "é", "😀", "    "])
 SNIPPETS = st.lists(PIECES, max_size=4).map("".join)
+WANTED = "".join(QUOTE.split())
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), SNIPPETS), max_size=8)
 
 
@@ -64,6 +66,45 @@ def test_REL_18_a_finding_is_never_shown_whole_where_its_quote_is_not(before, af
             assert tracked.is_stale
         shown = tracked.shown(SourceText(text))
         assert shown.status == ("stale" if tracked.is_stale else "open")
+
+
+@given(SNIPPETS, SNIPPETS, EDITS)
+def test_U_01_random_edits_leave_what_a_model_of_the_quotes_characters_says(before, after, edits):
+    """The model: each character of the text knows whether it is one of the quote's own, and edits move and remove them."""
+    letters = [(letter, False) for letter in f"{before}\n"] + [(letter, True) for letter in QUOTE]
+    letters += [(letter, False) for letter in f"\n{after}"]
+    text = "".join(letter for letter, _ in letters)
+    assume(text.count(QUOTE) == 1)
+    tracked = place(finding(text), SourceText(text))
+    steps = [letters]
+    for first, second, new in edits:
+        start, end = sorted((round(first * len(letters)), round(second * len(letters))))
+        end = min(end, start + 30)
+        letters = letters[:start] + [(letter, False) for letter in new] + letters[end:]
+        steps.append(letters)
+    was_replaced = False
+    # Forwards, and back again by undoing each.
+    for old, new in pairwise([*steps, *reversed(steps[:-1])]):
+        old_text, text = ("".join(letter for letter, _ in one) for one in (old, new))
+        step(tracked, old_text, text)
+        own = [index for index, (_, is_own) in enumerate(new) if is_own]
+        if QUOTE in text:
+            # An equal text may take the place of one that was taken apart; where the own one is alone it is that.
+            is_own_place = len(own) == len(QUOTE) and own[-1] - own[0] == len(QUOTE) - 1 and text.count(QUOTE) == 1
+            was_replaced = was_replaced or not is_own_place
+            if is_own_place:
+                assert (tracked.start, tracked.is_stale) == (own[0], False)
+                was_replaced = False
+            continue
+        assert tracked.is_stale
+        visible = [index for index in own if not new[index][0].isspace()]
+        left = len(visible) / len(WANTED)
+        foreign = "".join("|" if is_own else letter for letter, is_own in new if not letter.isspace())
+        if left < 0.3 and not any(WANTED[at : at + 2] in foreign for at in range(len(WANTED))):
+            assert tracked.is_withdrawn
+        runs = [len(run) for run in "".join("#" if is_own else " " for _, is_own in new).split()]
+        if left >= 0.5 and all(length > 4 for length in runs):
+            assert not tracked.is_withdrawn or was_replaced
 
 
 @given(SNIPPETS, SNIPPETS, st.floats(0, 1), st.floats(0, 1), SNIPPETS)

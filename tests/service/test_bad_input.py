@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -129,7 +130,8 @@ async def test_CONV_06_a_second_writer_is_told_who_holds_the_conversation(
         second = await ended(office, workspace, "me too", conversation=run.conversation)
         assert second.error is not None
         assert second.error.code == "conflict"
-        assert "in use" in second.error.message or "held" in second.error.message
+        assert f"conversation {run.conversation} is in use by process {os.getpid()}" in second.error.message
+        assert "copy" in second.error.message
         # A copy disturbs nobody.
         copy = await ended(office, workspace, "aside", conversation=run.conversation, fork=True)
         assert copy.status == "succeeded"

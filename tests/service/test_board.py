@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from outpost_lsp.domain.anchor import Anchor, find_quote
 from outpost_lsp.domain.finding import Finding, Severity, fingerprint
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.lsp.hover import hover_markdown
+from outpost_lsp.service import dismissing
 from outpost_lsp.service.board import FindingBoard
 from outpost_lsp.storage.findings import FindingStore
 
@@ -125,15 +127,39 @@ async def test_a_deleted_file_withdraws_its_findings_and_its_return_brings_them_
     assert [one.status for one in desk.board.listing()] == ["open"]
 
 
-async def test_REL_12_one_agent_never_shows_the_same_finding_twice(desk: Desk) -> None:
+async def test_REL_12_the_same_finding_of_several_runs_and_agents_is_shown_once(desk: Desk) -> None:
     desk.board.publish(finding("return first"))
-    later = finding("return first", run="20260101-000001-000000-bbbbbb")
+    desk.board.publish(finding("return first", run="20260101-000001-000000-bbbbbb"))
+    assert [one.run_id[9:15] for one in desk.board.listing()] == ["000001"]
+    desk.board.publish(finding("return first", run="20260101-000002-000000-cccccc", agent="other", severity="error"))
+    later = finding("return first", run="20260101-000003-000000-dddddd", agent="third", severity="hint")
     desk.board.publish(later)
-    desk.board.publish(finding("return first", run="20260101-000002-000000-cccccc", agent="other"))
-    assert sorted((one.agent, one.run_id[9:15]) for one in desk.board.listing()) == [
-        ("other", "000002"),
-        ("reviewer", "000001"),
-    ]
+    [shown] = desk.board.listing()
+    assert (shown.id, shown.agent, shown.severity) == (later.id, "third", "error")
+    assert shown.also_by == ("other", "reviewer")
+    [standing] = desk.board.standing("a.py")
+    assert standing.finding == shown
+    assert desk.board.find(later.id) == shown
+
+
+async def test_what_another_agent_reported_alike_stays_when_one_of_them_takes_it_back(desk: Desk) -> None:
+    desk.board.publish(finding("return first"))
+    other = finding("return first", run="20260101-000002-000000-cccccc", agent="other")
+    desk.board.publish(other)
+    assert desk.board.remove([other.id]) == 1
+    assert [(one.agent, one.also_by) for one in desk.board.listing()] == [("reviewer", ())]
+    desk.board.publish(other)
+    assert desk.board.clear("a.py") == 1
+    assert desk.board.listing() == []
+
+
+async def test_findings_of_earlier_runs_alone_can_be_removed(desk: Desk) -> None:
+    first, second = "20260101-000001-000000-aaaaaa", "20260101-000002-000000-bbbbbb"
+    desk.board.publish(finding("return first", run=first))
+    desk.board.publish(finding("return 1", run=second, number=2))
+    assert desk.board.clear_earlier(second) == 1
+    assert [one.run_id for one in desk.board.listing()] == [second]
+    assert desk.board.clear_earlier(second) == 0
 
 
 async def test_U_09_a_dismissed_finding_stays_dismissed_across_restarts_runs_moves_and_wordings(desk: Desk) -> None:
@@ -190,16 +216,61 @@ async def test_a_date_that_is_none_and_a_finding_that_is_not_there_are_refused_b
 
 
 async def test_shared_dismissals_are_written_to_the_repository_and_followed_from_it(desk: Desk) -> None:
-    desk.board.shares_dismissals = True
+    assert desk.board.follow_dismissals(shared=True) == ()
     desk.board.publish(finding("return first"))
     desk.board.dismiss(desk.board.listing()[0].id, "agreed", None)
     assert (desk.top / ".outpost" / "dismissals.json").exists()
     desk.board.flush()
     desk.state = desk.state.with_name("colleague")
     board = desk.open()
-    assert board.follow_shared_dismissals() == ()
+    assert board.follow_dismissals(shared=True) == ()
     board.publish(finding("return first"))
     assert [one.status for one in board.listing()] == ["dismissed"]
+
+
+async def test_a_shared_dismissal_that_a_colleague_makes_or_takes_back_is_followed(desk: Desk) -> None:
+    colleague = Desk(desk.top.parent)
+    colleague.state = desk.state.with_name("colleague")
+    assert colleague.open().follow_dismissals(shared=True) == ()
+    assert desk.board.follow_dismissals(shared=True) == ()
+    for board in (desk.board, colleague.board):
+        board.publish(finding("return first"))
+    desk.told.clear()
+    [shown] = colleague.board.listing()
+    colleague.board.dismiss(shown.id, "agreed", None)
+    desk.board.catch_up()
+    assert desk.told == ["a.py"]
+    assert [one.status for one in desk.board.listing()] == ["dismissed"]
+    colleague.board.restore(shown.id)
+    desk.board.catch_up()
+    assert [one.status for one in desk.board.listing()] == ["open"]
+    colleague.board.dismiss(shown.id, "agreed", None)
+    desk.board.follow_dismissals(shared=False)
+    assert [one.status for one in desk.board.listing()] == ["open"]
+
+
+async def test_U_10_a_finding_whose_dismissal_ends_is_told_about_and_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.board.publish(finding("return first"))
+    until = datetime.now(UTC) + timedelta(hours=1)
+    desk.board.dismiss(desk.board.listing()[0].id, "later", until.isoformat())
+    desk.board.catch_up()
+    desk.told.clear()
+    desk.board.catch_up()
+    assert desk.told == []
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return until + timedelta(seconds=1)
+
+    monkeypatch.setattr(dismissing, "datetime", Later)
+    desk.board.catch_up()
+    assert desk.told == ["a.py"]
+    [shown] = desk.board.listing()
+    assert shown.status == "open"
+    assert "its dismissal ended" in hover_markdown([shown])
 
 
 async def test_clearing_a_file_leaves_the_others_and_the_dismissals(desk: Desk) -> None:

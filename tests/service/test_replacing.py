@@ -82,7 +82,7 @@ async def test_another_agents_findings_stay(office: Office, project: RealReposit
     workspace = await office.workspace(project, settings)
     await review(office, workspace, agent="second")
     await review(office, workspace)
-    assert sorted(one.agent for one in workspace.findings()) == ["reviewer", "second"]
+    assert [(one.agent, one.also_by) for one in workspace.findings()] == [("reviewer", ("second",))]
     project.write("a.py", "print(1)\n")
     await review(office, workspace)
     assert [one.agent for one in workspace.findings()] == ["second"]

@@ -27,6 +27,16 @@ def listing(cursor: str | None) -> dict[str, Any]:
         return {"tools": [tool("a b"), tool("a.b")]}
     if MODE == "endless":
         return {"tools": [tool(f"t{n}") for n in range(1_000)], "nextCursor": str(int(cursor or "0") + 1)}
+    if MODE == "names":
+        return {"tools": [tool("na\u00efve / \u5de5\u5177"), tool(""), tool("\u202e" * 90), tool("mcp__odd__t")]}
+    if MODE == "malformed":
+        return {"tools": [{"name": 7}, "t", None]}
+    if MODE == "no-list":
+        return {"tools": {"t": {}}}
+    if MODE == "nameless":
+        return {"tools": [tool("t"), {"inputSchema": {"type": "object"}}]}
+    if MODE == "twice":
+        return {"tools": [tool("t"), tool("t")]}
     return {"tools": [tool("t")]}
 
 
@@ -56,6 +66,7 @@ def main() -> None:
         time.sleep(1_000)
     if MODE == "junk":
         sys.stdout.write("Welcome!\n\n{not json\n[1, 2]\n")
+    calls = 0
     for line in sys.stdin:
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
@@ -75,6 +86,16 @@ def main() -> None:
         elif method == "tools/call" and MODE == "overlong":
             sys.stdout.write("x" * (17 * 1024 * 1024) + "\n")
             sys.stdout.flush()
+        elif method == "tools/call" and MODE == "changes":
+            calls += 1
+            if calls > 1:
+                say(id=number, error={"code": -32602, "message": "Unknown tool: t"})
+            else:
+                say(method="notifications/tools/list_changed")
+                say(id=number, result=call(message["params"]))
+        elif method == "tools/call" and MODE == "nonsense":
+            say(id="of nobody", result={"content": []})
+            say(id=number, result={"content": "no blocks", "isError": "maybe"})
         elif method == "tools/call":
             say(id=number, result=call(message["params"]))
 

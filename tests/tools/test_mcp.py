@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -225,6 +226,35 @@ async def test_MCP_04_names_say_the_server_and_hold_only_what_a_tool_s_name_may(
     assert (len(cut), cut.endswith(f"_{mark}"), cut.startswith("mcp__my-docs__long_xxx")) == (64, True, True)
     assert "mcp__my-docs__say_it_" in names(model)
     assert model.requests[-1].messages[-1].results[0].content == "aloud"
+
+
+async def test_MCP_04_whatever_a_tool_is_called_it_can_be_called(stage: Stage) -> None:
+    model = provider(says("done"))
+    await stage.run(Agent("m", Harness(model, mcp_servers={"odd": odd("names")})))
+    assert len(set(names(model))) == 4
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names(model))
+    listed = names(model)
+    found = await results(stage, {"odd": odd("names")}, *((name, {}, name) for name in listed))
+    assert [json.loads(result.content.splitlines()[-1])["name"] for result in found] == [
+        "na\u00efve / \u5de5\u5177", "", "\u202e" * 90, "mcp__odd__t",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["malformed", "no-list", "nameless", "twice"])
+async def test_MCP_10_a_list_of_tools_that_is_none_fails_the_turn(stage: Stage, mode: str) -> None:
+    fault = await failure(stage, {"odd": odd(mode)})
+    assert (fault.code, "odd" in fault.message) == ("response", True)
+
+
+async def test_MCP_07_tools_that_change_meanwhile_are_the_servers_own_affair_until_the_next_turn(stage: Stage) -> None:
+    first, second = await results(stage, {"odd": odd("changes")}, ("mcp__odd__t", {}), ("mcp__odd__t", {}))
+    assert (first.is_error, second.is_error, second.content) == (None, True, "Unknown tool: t")
+
+
+async def test_MCP_06_an_answer_that_is_none_is_a_tool_error(stage: Stage) -> None:
+    (result,) = await results(stage, {"odd": odd("nonsense")}, ("mcp__odd__t", {}))
+    assert result.is_error
+    assert "malformed" in result.content
 
 
 async def test_MCP_04_two_tools_that_would_have_one_name_are_refused(stage: Stage) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from outpost_lsp.domain.landing import Landing, Present, needs_own_accept
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.sandbox.landing import land, present_on_disk
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 from outpost_lsp.worktrees.apply import choose, merge_contents, plan
 from outpost_lsp.worktrees.changes import ChangedFile
 from outpost_lsp.worktrees.contents import FileVersions, Hunk, versions_of, with_hunks
@@ -34,7 +35,7 @@ async def result_of(found: Repository, worktree: Worktree) -> tuple[FileVersions
 
 async def apply_on_disk(found: Repository, versions: tuple[FileVersions, ...]) -> Landing:
     landing = await plan(found, versions, partial(present_on_disk, found.top))
-    await land(found.top, landing.operations)
+    await land(found.top, landing.operations, records=found.top.parent / "landings")
     return landing
 
 
@@ -379,7 +380,7 @@ async def test_a_failure_in_the_middle_puts_everything_back(repository: RealRepo
     repository.write("file-4.txt", "meanwhile\n")
     before = files_of(repository)
     with pytest.raises(OutpostError) as caught:
-        await land(found.top, landing.operations)
+        await land(found.top, landing.operations, records=tmp_path / "state" / "landings")
     assert (caught.value.code, caught.value.details["path"]) == ("conflict", "file-4.txt")
     assert files_of(repository) == before
     assert not (repository.path / "new").exists()

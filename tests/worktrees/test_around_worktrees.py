@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.sandbox.landing import land, present_on_disk
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 from outpost_lsp.worktrees.apply import plan
 from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
 from outpost_lsp.worktrees.changes import change_set, file_at
@@ -203,7 +204,7 @@ async def test_SNAP_09_a_plain_folder_is_worked_on_in_a_copy_and_applied_to(plai
     assert listing(plain) == before
     versions = await versions_of(worktree.repository, changes)
     landing = await plan(worktree.repository, versions, partial(present_on_disk, plain))
-    await land(plain, landing.operations)
+    await land(plain, landing.operations, records=tmp_path / "landings")
     assert (plain / "sub" / "b.txt").read_text() == "TWO\n"
     assert (plain / "new.txt").read_text() == "new\n"
     assert not (plain / ".git").exists()

@@ -1,4 +1,27 @@
 -- The configuration that `vim.lsp.enable("outpost")` finds; it works without the rest of this plugin.
+local function tell(name)
+  return function(_, params)
+    local found, state = pcall(require, "outpost.state")
+    if found then
+      state[name](params)
+    end
+  end
+end
+
+-- How a run ended is told in one line that fits, so that nobody has to press Enter; warnings and errors stay whole.
+local function show_message(fault, params, context)
+  if params.type < 3 then
+    return vim.lsp.handlers["window/showMessage"](fault, params, context)
+  end
+  local line = params.message:gsub("%s+", " ")
+  local room = math.max(20, vim.o.columns - 15)
+  if vim.fn.strdisplaywidth(line) > room then
+    line = vim.fn.strcharpart(line, 0, room - 1) .. "…"
+  end
+  vim.api.nvim_echo({ { line } }, true, {})
+  return vim.NIL
+end
+
 return {
   cmd = { "outpost-lsp", "serve" },
   root_markers = { ".git" },
@@ -6,21 +29,12 @@ return {
   filetypes = nil,
   init_options = { events = "summary" },
   handlers = {
-    ["$/outpost/run"] = function(_, params)
-      require("outpost.state").run_changed(params.run)
-    end,
-    ["$/outpost/route"] = function(_, params)
-      require("outpost.state").routed(params)
-    end,
-    ["$/outpost/usage"] = function(_, params)
-      require("outpost.state").used(params)
-    end,
-    ["$/outpost/subagent"] = function(_, params)
-      require("outpost.state").subagent_changed(params)
-    end,
-    ["$/outpost/findings"] = function(_, params)
-      require("outpost.state").findings_changed(params)
-    end,
+    ["$/outpost/run"] = tell("run_changed"),
+    ["$/outpost/route"] = tell("routed"),
+    ["$/outpost/usage"] = tell("used"),
+    ["$/outpost/subagent"] = tell("subagent_changed"),
+    ["$/outpost/findings"] = tell("findings_changed"),
     ["$/outpost/event"] = function() end,
+    ["window/showMessage"] = show_message,
   },
 }

@@ -14,3 +14,6 @@ end, {
     return require("outpost.commands").complete(lead, line)
   end,
 })
+
+-- Opt-in: `vim.g.outpost_review_on_save = true` and `vim.g.outpost_review_on_commit = true`.
+require("outpost.automatic").watch()

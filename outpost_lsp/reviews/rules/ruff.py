@@ -22,8 +22,9 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
 from outpost_lsp.reviews.rules.placed import UNPARSABLE, Placed, quoted
 from outpost_lsp.reviews.rules.second_look import second_look
-from outpost_lsp.reviews.rules.table import CONFIDENCE, RULES, SAID_ONCE
+from outpost_lsp.reviews.rules.table import CONFIDENCE, HABITS, RULES, SAID_ONCE
 from outpost_lsp.sandbox.process import run_process
+from outpost_lsp.worktrees.scratch import scratch_folder
 
 _NEWEST_PYTHON: Final = "py314"
 """Newer syntax than the project's own is no fault that a rule could judge."""
@@ -130,7 +131,7 @@ def _name(source: SourceText) -> str:
 
 
 def _written(sources: Sequence[SourceText]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="outpost-review-")).resolve()
+    folder = scratch_folder("review").resolve()
     for index, source in enumerate(sources):
         place = folder / str(index)
         place.mkdir()
@@ -194,6 +195,7 @@ def _placed(diagnostic: Mapping[str, Any], lines: Sequence[str]) -> Placed | Non
         confidence=CONFIDENCE[rule.severity],
         replacement=_replacement(diagnostic.get("fix"), line, quote),
         whole_file=code in SAID_ONCE,
+        is_habit=code in HABITS,
     )
     return Placed(finding, start, end)
 

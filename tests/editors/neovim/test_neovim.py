@@ -37,7 +37,10 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
             calls=[{"name": "write_file", "input": {"path": "new.txt", "content": "written\n"}}],
         ),
         Answer(when={"contains": "write it", "results": 1}, text="Written."),
-        Answer(when={"contains": "wait for me"}, silent=True, times=0),
+        Answer(
+            when={"contains": "wait for me", "results": 0}, calls=[{"name": "list_files", "input": {}}], delay_s=2.0
+        ),
+        Answer(when={"contains": "look at the tests too"}, silent=True, times=0),
     ]
     with ModelServer(answers) as server:
         environment = {

@@ -32,6 +32,7 @@ vim.lsp.config("outpost", {
       providers = { scripted = { kind = "openai", api = "chat", base_url = model } },
       models = { scripted = { provider = "scripted", name = "scripted" } },
       agents = {
+        coordinator = { tools = { "files", "search", "git" }, subagents = { "reviewer" }, routing = "rules" },
         writer = { model = "scripted", tools = { "files", "edit" } },
         slow = { model = "scripted", tools = { "files" } },
       },
@@ -89,6 +90,7 @@ wait("a delegation is seen", function()
   return run.agent == "coordinator" and run.status == "succeeded" and #(state.subagents[run.id] or {}) > 0
 end)
 check("usage was told", state.usage[state.newest().id] ~= nil)
+check("routes were told", #(state.routes[state.newest().id] or {}) > 0)
 local window = require("outpost.windows").runs()
 check("the runs window shows it", table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("coordinator", 1, true) ~= nil)
 vim.api.nvim_win_close(window, true)
@@ -106,8 +108,9 @@ wait("the diff is in a tab", function()
   return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("+written", 1, true) ~= nil
 end)
 vim.cmd("tabclose")
-vim.cmd("Outpost apply")
+vim.cmd("Outpost apply-and-save")
 wait("what it changed is applied", function() return state.newest().disposition == "applied" end)
+wait("and saved", function() return vim.uv.fs_stat(repository .. "/new.txt") ~= nil end)
 
 -- A slow agent: steer and cancel.
 client.command("dispatch", { agent = "slow", brief = "wait for me" })
@@ -115,10 +118,35 @@ wait("the slow one runs", function()
   local run = state.newest(true)
   return run ~= nil and run.agent == "slow" and run.status == "running"
 end)
+check("a task is asked for", not pcall(vim.cmd, "Outpost") and vim.cmd("Outpost steer") == "")
 vim.cmd("Outpost steer look at the tests too")
-vim.wait(300)
+wait("the instruction reached it", function() return vim.tbl_contains(messages, "outpost: injected") end)
 vim.cmd("Outpost cancel")
 wait("it is cancelled", function() return state.newest().status == "cancelled" end)
+
+-- By itself after a save, for those who asked for it.
+vim.g.outpost_review_on_save, vim.g.outpost_quiet_ms = true, 10
+local last = state.newest().id
+vim.cmd("silent write")
+wait("a save starts a review of the file", function()
+  local run = state.newest()
+  return run.id ~= last and run.kind == "review" and run.scope.scope == "file" and run.status == "succeeded"
+end)
+vim.g.outpost_review_on_save = false
+
+-- Completion, runs that the server alone remembers, and health.
+check("actions are completed", vim.tbl_contains(vim.fn.getcompletion("Outpost ", "cmdline"), "coordinate"))
+check("scopes are completed", vim.deep_equal(vim.fn.getcompletion("Outpost review un", "cmdline"), { "uncommitted", "unstaged" }))
+check("runs are completed", vim.tbl_contains(vim.fn.getcompletion("Outpost diff ", "cmdline"), state.newest().id))
+local known = vim.tbl_count(state.runs)
+state.runs, state.order = {}, {}
+local again = require("outpost.windows").runs()
+wait("earlier runs are asked for", function() return vim.tbl_count(state.runs) == known end)
+vim.api.nvim_win_close(again, true)
+vim.cmd("checkhealth outpost")
+local health = table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n")
+check("health asks the server's doctor", health:find("offline reviewer", 1, true) ~= nil and not health:find("ERROR", 1, true))
+vim.cmd("bwipeout!")
 
 -- Exit.
 local connected = vim.lsp.get_clients({ name = "outpost" })[1]

@@ -1,10 +1,25 @@
 -- Talking to the server: one function for every command, errors told once.
 local M = {}
 
+local START_MS = 10000
+
+local function found()
+  return vim.lsp.get_clients({ name = "outpost", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "outpost" })[1]
+end
+
 function M.get()
-  local client = vim.lsp.get_clients({ name = "outpost", bufnr = 0 })[1] or vim.lsp.get_clients({ name = "outpost" })[1]
+  local config = vim.lsp.config.outpost
+  local program = config and type(config.cmd) == "table" and config.cmd[1]
+  if not found() and program and vim.fn.executable(program) == 1 and vim.bo.buftype == "" then
+    -- The server may still be starting: a command that is typed at once is as good as one that is typed later.
+    vim.wait(START_MS, function() return found() ~= nil end, 20)
+  end
+  local client = found()
   if not client then
-    vim.notify("outpost: no server for this buffer; call vim.lsp.enable('outpost')", vim.log.levels.WARN)
+    vim.notify(
+      "outpost: no server for this buffer; call vim.lsp.enable('outpost'), or see :checkhealth outpost",
+      vim.log.levels.WARN
+    )
   end
   return client
 end

@@ -5,7 +5,7 @@ local windows = require("outpost.windows")
 
 local M = {}
 
-local scopes = { "uncommitted", "staged", "unstaged", "branch", "file", "selection", "workspace" }
+local scopes = { "uncommitted", "staged", "unstaged", "branch", "commit", "file", "selection", "workspace" }
 
 local function run_ids(only_running)
   return function()
@@ -27,6 +27,50 @@ local function the_run(id, running)
     vim.notify(running and "outpost: nothing is running" or "outpost: no runs yet", vim.log.levels.WARN)
   end
   return run
+end
+
+-- The text of a command that needs one.
+local function text_of(words, what)
+  local text = table.concat(words, " ")
+  if text == "" then
+    vim.notify("outpost: " .. what .. " is expected", vim.log.levels.ERROR)
+    return nil
+  end
+  return text
+end
+
+-- Put what a run changed into the buffers; `done` is called when that was possible.
+local function apply(words, done)
+  local id = words[1] and state.runs[words[1]] and table.remove(words, 1) or nil
+  local run = the_run(id, false)
+  if not run then
+    return
+  end
+  client.command("apply", { runId = run.id, paths = #words > 0 and words or nil }, function(result)
+    for _, conflict in ipairs(result.conflicts) do
+      vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
+    end
+    if #result.needsOwnAccept > 0 then
+      vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
+    end
+    if result.applied then
+      vim.notify("outpost: applied to " .. #result.files .. " files")
+      if done then
+        done(result)
+      end
+    end
+  end)
+end
+
+-- Write the buffers of the files that were applied, and no others.
+local function save(result)
+  local root = client.get().root_dir or vim.fn.getcwd()
+  for _, path in ipairs(result.files) do
+    local buffer = vim.fn.bufnr(vim.fs.joinpath(root, path))
+    if buffer ~= -1 and vim.bo[buffer].modified then
+      vim.api.nvim_buf_call(buffer, function() vim.cmd("silent update") end)
+    end
+  end
 end
 
 local function here(finding_needed, act)
@@ -52,12 +96,20 @@ M.actions = {
       elseif scope ~= "file" then
         argument.uri = nil
       end
+      if scope == "commit" then
+        argument.revision = words[2] or "HEAD"
+      elseif scope == "branch" then
+        argument.base = words[2]
+      end
       client.command("review", argument)
     end,
   },
   coordinate = {
     run = function(words)
-      client.command("coordinate", { brief = table.concat(words, " ") })
+      local brief = text_of(words, "a task")
+      if brief then
+        client.command("coordinate", { brief = brief })
+      end
     end,
   },
   runs = { run = function() windows.runs() end },
@@ -76,9 +128,10 @@ M.actions = {
   },
   steer = {
     run = function(words)
-      local run = the_run(nil, true)
+      local text = text_of(words, "an instruction")
+      local run = text and the_run(nil, true)
       if run then
-        client.command("steer", { runId = run.id, text = table.concat(words, " ") }, function(result)
+        client.command("steer", { runId = run.id, text = text }, function(result)
           vim.notify("outpost: " .. result.delivery)
         end)
       end
@@ -95,23 +148,11 @@ M.actions = {
   },
   apply = {
     complete = run_ids(false),
-    run = function(words)
-      local run = the_run(words[1], false)
-      if not run then
-        return
-      end
-      client.command("apply", { runId = run.id }, function(result)
-        for _, conflict in ipairs(result.conflicts) do
-          vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
-        end
-        if #result.needsOwnAccept > 0 then
-          vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
-        end
-        if result.applied then
-          vim.notify("outpost: applied to " .. #result.files .. " files")
-        end
-      end)
-    end,
+    run = function(words) apply(words) end,
+  },
+  ["apply-and-save"] = {
+    complete = run_ids(false),
+    run = function(words) apply(words, save) end,
   },
   discard = {
     complete = run_ids(false),

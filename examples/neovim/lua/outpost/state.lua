@@ -10,14 +10,21 @@ local M = {
 
 local function changed()
   vim.api.nvim_exec_autocmds("User", { pattern = "OutpostChanged", modeline = false })
+  vim.cmd.redrawstatus({ bang = true })
 end
 
-function M.run_changed(run)
+function M.run_changed(params)
+  M.know(params.run)
+  changed()
+end
+
+-- A run that the server told of, now or when it was asked; ids sort by time.
+function M.know(run)
   if not M.runs[run.id] then
     table.insert(M.order, run.id)
+    table.sort(M.order)
   end
   M.runs[run.id] = run
-  changed()
 end
 
 function M.routed(params)

@@ -1,4 +1,5 @@
 -- What is drawn: the quickfix list of findings, the runs in a floating window, a diff in a tab.
+local client = require("outpost.client")
 local state = require("outpost.state")
 
 local M = {}
@@ -31,16 +32,22 @@ local function describe(run)
   for _, agent in ipairs(state.subagents[run.id] or {}) do
     table.insert(lines, string.format("  %s %s", agent.name, agent.status))
   end
-  local routes = vim.tbl_map(function(route)
-    return route.choice
-  end, state.routes[run.id] or {})
-  if #routes > 0 then
-    table.insert(lines, "  routes: " .. table.concat(routes, " "))
+  for _, route in ipairs(state.routes[run.id] or {}) do
+    table.insert(lines, string.format("  %s step %d: %s (%s), %s", route.agent, route.step, route.choice, route.reason, route.model))
   end
-  for agent, used in pairs(state.usage[run.id] or {}) do
-    table.insert(lines, string.format("  %s: %d tokens in, %d out", agent, used.input, used.output))
+  local usage = string.format("  %d tokens in, %d out", run.usage.input, run.usage.output)
+  if not run.usage.complete then
+    usage = usage .. " at least"
   end
-  table.insert(lines, string.format("  %d findings, id %s", run.findings, run.id))
+  if run.cost and run.cost ~= vim.NIL then
+    usage = usage .. string.format(", %s%.4f %s", run.cost.complete and "" or "at least ", run.cost.amount, run.cost.currency)
+  end
+  table.insert(lines, usage)
+  local by_agent = state.usage[run.id] or {}
+  for agent, used in pairs(vim.tbl_count(by_agent) > 1 and by_agent or {}) do
+    table.insert(lines, string.format("  of these %s: %d tokens in, %d out", agent, used.input, used.output))
+  end
+  table.insert(lines, string.format("  %d findings, changes %s, id %s", run.findings, run.disposition, run.id))
   for _, note in ipairs(run.notes or {}) do
     table.insert(lines, "  " .. note)
   end
@@ -78,6 +85,13 @@ function M.runs()
     row = math.floor((vim.o.lines - height) / 2), col = math.floor((vim.o.columns - width) / 2), style = "minimal",
   })
   vim.keymap.set("n", "q", "<cmd>close<cr>", { buffer = buffer, nowait = true })
+  -- Runs of earlier sessions, and of the terminal, are the server's to tell.
+  client.command("runs", { limit = 50 }, function(result)
+    for _, run in ipairs(result.runs) do
+      state.know(run)
+    end
+    vim.api.nvim_exec_autocmds("User", { pattern = "OutpostChanged", modeline = false })
+  end)
   local group = vim.api.nvim_create_augroup("outpost-runs", { clear = true })
   vim.api.nvim_create_autocmd("User", {
     group = group,

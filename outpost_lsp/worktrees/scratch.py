@@ -1,0 +1,37 @@
+"""Folders in the system's temporary folder that live for one call, and clearing those of processes that were killed.
+
+The invariant: only folders of this user whose name says that a dead process made them are removed (SEC-10, REL-01).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from outpost_lsp.worktrees.registration import process_is_alive, start_time
+
+_NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+|unknown)-\w+")
+
+
+def scratch_folder(kind: str) -> Path:
+    """A new folder that only the user can enter; whoever asked removes it. `kind` is `index`, `merge` or `review`."""
+    own = os.getpid()
+    return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{own}-{start_time(own)}-"))
+
+
+def sweep_scratch() -> None:
+    """Remove what dead processes left."""
+    for path in Path(tempfile.gettempdir()).glob("outpost-*"):
+        found = _NAME.fullmatch(path.name)
+        if found is None or process_is_alive(int(found[1]), found[2]):
+            continue
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+            shutil.rmtree(path, ignore_errors=True)
