@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outpost_lsp.decisions.system_one import SystemOneDecisionProvider
     from outpost_lsp.dispatches.brief import Brief
     from outpost_lsp.dispatches.cli_agent import CliAgent
+    from outpost_lsp.dispatches.diagnosis import Diagnosis, ProbeResult
     from outpost_lsp.dispatches.dispatch import dispatch
     from outpost_lsp.dispatches.fallback import FallbackAgent
     from outpost_lsp.dispatches.observe import ObservationHub
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from outpost_lsp.domain.sandbox import Command, CommandResult
     from outpost_lsp.domain.tool import Tool, ToolContext, ToolOutput, Toolset, tool
     from outpost_lsp.domain.usage import Usage, UsageLimits
+    from outpost_lsp.domain.workflow_budget import CostLimit, WorkflowBudget, WorkflowLimits
     from outpost_lsp.errors import OutpostError, quota_fault, recovery_details, unavailable_fault
     from outpost_lsp.harness.agent import DEFAULT, Agent, Harness, Limits, ToolExecution
     from outpost_lsp.harness.context import ContextStrategy, summarize_history, truncate_tool_results
@@ -85,6 +87,7 @@ _HOMES = {
     "decisions.system_one": ("SystemOneDecisionProvider",),
     "dispatches.brief": ("Brief",),
     "dispatches.cli_agent": ("CliAgent",),
+    "dispatches.diagnosis": ("Diagnosis", "ProbeResult"),
     "dispatches.dispatch": ("dispatch",),
     "dispatches.fallback": ("FallbackAgent",),
     "dispatches.observe": ("ObservationHub",),
@@ -106,6 +109,7 @@ _HOMES = {
     "domain.sandbox": ("Command", "CommandResult"),
     "domain.tool": ("Tool", "ToolContext", "ToolOutput", "Toolset", "tool"),
     "domain.usage": ("Usage", "UsageLimits"),
+    "domain.workflow_budget": ("CostLimit", "WorkflowBudget", "WorkflowLimits"),
     "errors": ("OutpostError", "quota_fault", "recovery_details", "unavailable_fault"),
     "harness.agent": ("Agent", "DEFAULT", "Harness", "Limits", "ToolExecution"),
     "harness.context": ("ContextStrategy", "summarize_history", "truncate_tool_results"),
@@ -153,10 +157,12 @@ __all__ = [
     "ContextStrategy",
     "Continuation",
     "ConversationStore",
+    "CostLimit",
     "Decision",
     "DecisionProviderResult",
     "DecisionRequest",
     "Delivery",
+    "Diagnosis",
     "DiffGuard",
     "DispatchResult",
     "Disposal",
@@ -189,6 +195,7 @@ __all__ = [
     "OutpostError",
     "PermissionRule",
     "Permissions",
+    "ProbeResult",
     "ReplayAgent",
     "Resolution",
     "Resources",
@@ -215,6 +222,8 @@ __all__ = [
     "UsageCost",
     "UsageLimits",
     "Watchdog",
+    "WorkflowBudget",
+    "WorkflowLimits",
     "Workspace",
     "WorktreeSandboxProvider",
     "__version__",

@@ -19,6 +19,7 @@ from outpost_lsp import (
     Choice,
     CliAgent,
     Continuation,
+    CostLimit,
     Decision,
     DiffGuard,
     FallbackAgent,
@@ -49,6 +50,7 @@ from outpost_lsp import (
     Toolset,
     UsageLimits,
     Watchdog,
+    WorkflowLimits,
 )
 from outpost_lsp.domain.record import MAX_SAFE_INTEGER, Declaration, Record
 from outpost_lsp.harness.context import ContextStrategy
@@ -253,6 +255,8 @@ DECLARATIONS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "Continuation": (Continuation, {"id": "c"}),
     "Journal": (Journal, {"verbose": True}),
     "TextResponse": (TextResponse, {"tag": "answer"}),
+    "WorkflowLimits": (WorkflowLimits, {"attempts": 1}),
+    "CostLimit": (CostLimit, {"currency": "EUR", "limit": 1.0}),
     "JsonResponse": (JsonResponse, {"schema": {"type": "object"}}),
     "Watchdog": (Watchdog, {"window": 5}),
     "Intervention": (Intervention, {"instruction": "Stop."}),

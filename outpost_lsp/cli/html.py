@@ -6,27 +6,75 @@ Every text is escaped: a page shows what a model or a file wrote and does nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from outpost_lsp.cli.progress import tokens_text
+from outpost_lsp.cli.lanes import Box, Lane, Lanes, lanes_of
+from outpost_lsp.cli.picture import COLOURS, cost_text, duration_text, legend, picture
+from outpost_lsp.cli.progress import call_text, tokens_text
+from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import configuration
-from outpost_lsp.service.timeline import Route, Step, Subagent, Timeline, ToolCall
+from outpost_lsp.service.timeline import Route, Timeline, ToolCall
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --line: color-mix(in srgb, currentColor 20%, transparent); }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 0; }
-code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-.facts { opacity: .7; } .error { color: #c33; } .note { opacity: .8; }
-section { border-left: 3px solid var(--line); padding: .2rem 0 .2rem 1rem; margin: .8rem 0; }
-details { margin: .2rem 0; } summary { cursor: pointer; } summary b { color: #2a7; } summary .error b { color: inherit; }
-table { border-collapse: collapse; } td, th { padding: .1rem .8rem .1rem 0; text-align: left; }
+_LIGHT: Final = (
+    "--paper:#fff;--ink:#1c2733;--quiet:#5a6875;--line:#d4dbe2;--card:#f5f7f9;--plain:#8794a1;--error:#c62f2f;"
+    "--warning:#b26a00;--information:#2463c4;--hint:#6b7885;"
+    "--c0:#2463c4;--c1:#c2570c;--c2:#0b8068;--c3:#8a44c4;--c4:#a67400;--c5:#c22d66;--c6:#4c7d1c;--c7:#3f6c7d"
+)
+_DARK: Final = (
+    "--paper:#12171d;--ink:#e3e9ef;--quiet:#98a6b4;--line:#323d48;--card:#1a212a;--plain:#7b8996;--error:#ff7a70;"
+    "--warning:#f0ad4e;--information:#6fa8ff;--hint:#9aa7b3;"
+    "--c0:#6fa8ff;--c1:#f59a53;--c2:#3cc9a7;--c3:#c08bf2;--c4:#dcb247;--c5:#f478a4;--c6:#97cc5c;--c7:#83b7cb"
+)
+_STYLE: Final = (
+    f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
+    """
+* { box-sizing: border-box; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+  color: var(--ink); background: var(--paper); }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
+h3 { font-size: 1rem; margin: 0; } a { color: inherit; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; }
+.quiet { color: var(--quiet); } .error { color: var(--error); }
+.facts { display: flex; flex-wrap: wrap; gap: .5rem; padding: 0; margin: 1rem 0; list-style: none; }
+.facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .35rem .7rem; }
+.facts b { display: block; font-size: .75rem; font-weight: 500; color: var(--quiet); }
+.notes { color: var(--quiet); padding-left: 1.2rem; }
+.picture { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .5rem 0; list-style: none;
+  font-size: .85rem; color: var(--quiet); }
+.legend i { display: inline-block; width: 13px; height: 13px; border-radius: 3px; margin-right: .4rem;
+  vertical-align: -2px; background: var(--c); }
+.legend i.second, .legend i.unsure { background: none; border: 2px solid var(--c); }
+.legend i.unsure { border-style: dashed; } .legend i.second { border-style: double; border-width: 4px; }
+.legend i.mark { width: 10px; height: 10px; border-radius: 0; transform: rotate(45deg); vertical-align: 0; }
+svg { display: block; } svg a { text-decoration: none; } svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
+svg .lane { font-weight: 600; } svg .small { font-size: 11px; fill: var(--quiet); }
+svg .number, svg .middle { text-anchor: middle; } svg tspan.error { fill: var(--error); font-weight: 700; }
+.base { stroke: var(--line); } .input { fill: var(--c); opacity: .35; } .output { fill: var(--c); }
+.edge { fill: none; stroke: var(--c); stroke-width: 1.5; }
+.unsure .edge { stroke-dasharray: 4 3; } .second .edge { stroke-width: 4; } svg a:hover .edge, svg a:focus .edge { stroke: var(--ink); }
+.branch { fill: none; stroke: var(--plain); stroke-width: 1.8; opacity: .8; } .branch.failed { stroke: var(--error); }
+.branch.started { stroke-dasharray: 5 4; } .finding { fill: var(--c); stroke: var(--card); }
+.plain { --c: var(--plain); } """
+    + " ".join(f".route{number} {{ --c: var(--c{number}); }}" for number in range(COLOURS))
+    + " ".join(f".{name}:is(.finding,.mark,.severity) {{ --c: var(--{name}); }}" for name in SEVERITIES)
+    + """
+.severity { color: var(--c); font-weight: 600; }
+section { border-left: 4px solid var(--c); border-radius: 4px; padding: .2rem 0 .3rem 1rem; margin: .9rem 0;
+  scroll-margin-top: 1rem; } section:target { background: var(--card); }
+section p { margin: .1rem 0; } details { margin: .2rem 0; } summary { cursor: pointer; }
+.tables { overflow-x: auto; } table { border-collapse: collapse; }
+td, th { padding: .25rem 1.2rem .25rem 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 """
+)
 
 
 def write_page(path: Path, run: Run, timeline: Timeline) -> None:
@@ -39,53 +87,123 @@ def write_page(path: Path, run: Run, timeline: Timeline) -> None:
 
 def page(run: Run, timeline: Timeline) -> Iterator[str]:
     """The page, piece by piece."""
+    lanes = lanes_of(run, timeline)
     yield "<!doctype html>"
-    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{_text(run.title)}</title><style>{_STYLE}</style></head><body>"
     yield f"<h1>{_text(run.title)}</h1>"
-    yield f'<p class="facts">{_text(_facts(run))}</p>'
+    yield from _facts(run, timeline)
     if run.error is not None:
         yield f'<p class="error">{_text(run.error.code)}: {_text(run.error.message)}</p>'
-    if run.notes:
-        yield "<ul>" + "".join(f'<li class="note">{_text(note)}</li>' for note in run.notes) + "</ul>"
-    names = {subagent.id: subagent for subagent in timeline.subagents}
-    yield from _usage(run, timeline)
-    for step in timeline.steps:
-        yield from _step(run, step, timeline.routes, names)
+    if lanes.columns:
+        yield f'<div class="picture">{"".join(picture(lanes))}</div>'
+        yield from legend(lanes)
     if run.text:
         yield f"<h2>Answer</h2><pre>{_text(run.text)}</pre>"
+    yield from _findings(lanes)
+    yield from _usage(run, timeline)
+    if run.notes:
+        yield "<h2>Notes</h2>"
+        yield '<ul class="notes">' + "".join(f"<li>{_text(note)}</li>" for note in run.notes) + "</ul>"
+    if lanes.columns:
+        yield "<h2>Steps</h2>"
+    colours = {route.choice: number % COLOURS for number, route in enumerate(lanes.routes)}
+    places = {box.column: (lane, box) for lane in lanes.lanes for box in lane.boxes}
+    for column in sorted(places):
+        yield from _step(*places[column], colours)
     yield "</body></html>"
+
+
+def _facts(run: Run, timeline: Timeline) -> Iterator[str]:
+    facts = [("Status", run.status), ("Agent", run.agent), ("Started", _moment(run.started_at))]
+    if (took := _took(run)) is not None:
+        facts.append(("Took", took))
+    facts.append(("Tokens", tokens_text(run.usage)))
+    if run.cost is not None:
+        facts.append(("Cost", cost_text(run.cost)))
+    if run.models:
+        facts.append(("Models", ", ".join(run.models)))
+    if timeline.subagents:
+        facts.append(("Delegations", str(len(timeline.subagents))))
+    facts.append(("Findings", str(run.findings)))
+    facts.append(("Run", run.id))
+    yield '<ul class="facts">' + "".join(f"<li><b>{name}</b>{_text(value)}</li>" for name, value in facts) + "</ul>"
+
+
+def _moment(text: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return text
+
+
+def _took(run: Run) -> str | None:
+    try:
+        ended = datetime.fromisoformat(run.finished_at or "")
+        return duration_text(max(round((ended - datetime.fromisoformat(run.started_at)).total_seconds() * 1000), 0))
+    except (ValueError, TypeError):
+        return None
+
+
+def _findings(lanes: Lanes) -> Iterator[str]:
+    found = [(box, finding) for box in lanes.boxes for finding in box.step.findings]
+    if not found:
+        return
+    yield '<h2>Findings</h2><div class="tables"><table>'
+    yield "<tr><th>severity</th><th>place</th><th>finding</th><th>reported</th></tr>"
+    for box, finding in found:
+        yield (
+            f'<tr><td class="severity {finding.severity}">{finding.severity}</td>'
+            f"<td><code>{_text(finding.path)}:{finding.line}</code></td><td>{_text(finding.title)}</td>"
+            f'<td><a href="#step{box.column + 1}">step {box.step.index}</a></td></tr>'
+        )
+    yield "</table></div>"
 
 
 def _usage(run: Run, timeline: Timeline) -> Iterator[str]:
     if not timeline.usage:
         return
-    yield "<table><tr><th>agent</th><th>tokens</th></tr>"
+    costs = run.cost is not None
+    yield '<h2>Usage</h2><div class="tables"><table><tr><th>agent</th><th class="n">tokens</th>'
+    yield ('<th class="n">cost</th>' if costs else "") + "</tr>"
     for one in timeline.usage:
         name = run.agent if one.subagent_id is None else one.name or one.subagent_id
-        yield f"<tr><td>{_text(name)}</td><td>{_text(tokens_text(one.usage))}</td></tr>"
-    yield f"<tr><td>together</td><td>{_text(tokens_text(run.usage))}</td></tr></table>"
+        cost = f'<td class="n">{_text("" if one.cost is None else cost_text(one.cost))}</td>' if costs else ""
+        yield f'<tr><td>{_text(name)}</td><td class="n">{_text(tokens_text(one.usage))}</td>{cost}</tr>'
+    cost = f'<td class="n">{_text(cost_text(run.cost))}</td>' if run.cost is not None else ""
+    yield f'<tr><td>together</td><td class="n">{_text(tokens_text(run.usage))}</td>{cost}</tr></table></div>'
 
 
-def _step(run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subagent]) -> Iterator[str]:
-    subagent = names.get(step.subagent_id or "")
-    who = run.agent if subagent is None else subagent.name
-    depth = 0 if subagent is None else _depth(subagent, names)
-    yield f'<section style="margin-left:{depth * 2}rem"><h2>{_text(who)}, step {step.index}</h2>'
-    route = next((one for one in routes if one.step == step.index and one.subagent_id == step.subagent_id), None)
-    facts = [tokens_text(step.usage)]
+def _step(lane: Lane, box: Box, colours: Mapping[str, int]) -> Iterator[str]:
+    step, route = box.step, box.route
+    kind = "plain" if route is None else f"route{colours[route.choice]}"
+    yield f'<section id="step{box.column + 1}" class="{kind}" style="margin-left:{lane.depth * 2}rem">'
+    yield f"<h3>{_text(lane.name)}, step {step.index}</h3>"
+    facts = [tokens_text(step.usage), duration_text(step.duration_ms)]
+    if step.cost is not None:
+        facts.append(cost_text(step.cost))
     if route is not None:
-        confidence = "" if route.confidence is None else f", confidence {route.confidence:.2f}"
-        facts.insert(0, f"route {route.choice} ({route.reason}{confidence}), model {route.model}")
-    yield f'<p class="facts">{_text("; ".join(facts))}</p>'
+        facts.insert(0, _route_text(route))
+    yield f'<p class="quiet">{_text("; ".join(facts))}</p>'
     for text in step.texts:
         yield f"<pre>{_text(text)}</pre>"
     for call in step.tools:
         yield from _call(call)
     for note in step.notes:
-        yield f'<p class="note">{_text(note)}</p>'
+        yield f'<p class="quiet">{_text(note)}</p>'
     yield "</section>"
+
+
+def _route_text(route: Route) -> str:
+    why: list[str] = [route.reason]
+    if route.confidence is not None:
+        why.append(f"confidence {route.confidence:.2f}")
+    if route.reported_confidence is not None:
+        why.append(f"{route.reported_confidence:.2f} reported")
+    if route.rule is not None:
+        why.append(f"rule {route.rule}")
+    return f"route {route.choice} ({', '.join(why)}), model {route.model}"
 
 
 def _call(call: ToolCall) -> Iterator[str]:
@@ -95,26 +213,13 @@ def _call(call: ToolCall) -> Iterator[str]:
         if failed
         else f"<b>{_text(call.name)}</b>"
     )
-    yield f"<details><summary>{told}</summary><pre>{_text(json.dumps(call.input, ensure_ascii=False, indent=2))}</pre>"
+    took = "" if call.duration_ms is None else f' <span class="quiet">{duration_text(call.duration_ms)}</span>'
+    given = f' <span class="quiet">{_text(call_text(call.input))}</span>'
+    yield f"<details><summary>{told}{given}{took}</summary>"
+    yield f"<pre>{_text(json.dumps(call.input, ensure_ascii=False, indent=2))}</pre>"
     if call.preview:
         yield f"<pre>{_text(call.preview)}</pre>"
     yield "</details>"
-
-
-def _depth(subagent: Subagent, names: dict[str, Subagent]) -> int:
-    depth, parent = 1, subagent.parent_id
-    while parent is not None and parent in names and depth < 16:
-        depth, parent = depth + 1, names[parent].parent_id
-    return depth
-
-
-def _facts(run: Run) -> str:
-    facts = [run.id, run.agent, run.status, run.started_at, tokens_text(run.usage)]
-    if run.models:
-        facts.append(", ".join(run.models))
-    if run.cost is not None:
-        facts.append(f"{'' if run.cost.complete else 'at least '}{run.cost.amount:.4f} {run.cost.currency}")
-    return " · ".join(facts)
 
 
 def _text(text: str) -> str:

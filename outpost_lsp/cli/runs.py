@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from outpost_lsp.cli.lane_text import lane_rows
+from outpost_lsp.cli.lanes import lanes_of
+from outpost_lsp.cli.picture import cost_text, duration_text
 from outpost_lsp.cli.progress import call_text, tokens_text
 from outpost_lsp.cli.session import opened, run_async
 from outpost_lsp.cli.status import DONE
@@ -77,7 +81,8 @@ async def _show(options: argparse.Namespace) -> int:
             write_page(Path(options.html), run, timeline)
         else:
             paint = Paint(colour=wants_colour(sys.stdout))
-            sys.stdout.writelines(f"{line}\n" for line in shown_text(run, timeline, paint))
+            width = shutil.get_terminal_size((100, 24)).columns
+            sys.stdout.writelines(f"{line}\n" for line in shown_text(run, timeline, paint, width))
     return DONE
 
 
@@ -102,7 +107,7 @@ def shown_json(run: Run, timeline: Timeline) -> dict[str, object]:
     return {"run": run_json(run, uri_of), **told}
 
 
-def shown_text(run: Run, timeline: Timeline, paint: Paint) -> Iterator[str]:
+def shown_text(run: Run, timeline: Timeline, paint: Paint, width: int = 100) -> Iterator[str]:
     """The run and its timeline for people."""
     yield paint(visible(run.title), BOLD)
     yield f"{run.id}  {run.status}  {_local(run.started_at)}  {tokens_text(run.usage)}"
@@ -110,6 +115,9 @@ def shown_text(run: Run, timeline: Timeline, paint: Paint) -> Iterator[str]:
         yield paint(f"{run.error.code}: {one_line(run.error.message, 500)}", RED)
     for note in run.notes:
         yield paint(f"note: {one_line(note, 500)}", DIM)
+    if timeline.steps:
+        yield ""
+        yield from lane_rows(lanes_of(run, timeline), paint, width)
     names = {subagent.id: subagent for subagent in timeline.subagents}
     for step in timeline.steps:
         yield ""
@@ -126,7 +134,9 @@ def _step(run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subage
     who = run.agent if subagent is None else subagent.name
     route = next((one for one in routes if one.step == step.index and one.subagent_id == step.subagent_id), None)
     routed = "" if route is None else f", route {route.choice} ({route.reason}), {route.model}"
-    yield f"{margin}{paint(who, BOLD)} step {step.index}{routed}, {tokens_text(step.usage)}"
+    cost = "" if step.cost is None else f", {cost_text(step.cost)}"
+    took = duration_text(step.duration_ms)
+    yield f"{margin}{paint(who, BOLD)} step {step.index}{routed}, {tokens_text(step.usage)}, {took}{cost}"
     for text in step.texts:
         yield f"{margin}  {one_line(text, 160)}"
     for call in step.tools:

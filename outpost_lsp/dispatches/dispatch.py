@@ -21,10 +21,12 @@ from outpost_lsp.dispatches.options import DONE, AnyAgent, Continuation, Dispatc
 from outpost_lsp.dispatches.place import Place, WorkspaceFace
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
+from outpost_lsp.dispatches.workflow import SharedBudget
 from outpost_lsp.dispatches.workspace_sandbox import LeaseProvider
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.usage import UsageLimits
+from outpost_lsp.domain.workflow_budget import WorkflowBudget
 from outpost_lsp.errors import configuration
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.gate import Ask
@@ -73,7 +75,7 @@ async def dispatch(
     response: ResponseSpec | None = None,
     watchdog: Watchdog | Mapping[str, Any] | None = None,
     prices: ModelPriceTable | None = None,
-    budget: Budget | UsageLimits | Mapping[str, Any] | None = None,
+    budget: Budget | WorkflowBudget | UsageLimits | Mapping[str, Any] | None = None,
     journal: bool | Journal = True,
     label: str | None = None,
     passes: int = 1,
@@ -96,7 +98,8 @@ async def dispatch(
     agent changed something. With `branch` it is a workspace on a branch, which `guard`, `copies`, `hooks` and `limits`
     shape; with `workspace` one that is open already, and `repository` is `None` or lies in the same checkout. `observe`
     is called synchronously with every agent event; `on_receipt` with every accounted request. `settle_s` is left to an
-    external agent after its text held a marker of `until`. Cancelling the awaiting task stops the agent's model
+    external agent after its text held a marker of `until`. `budget` limits the tokens of this dispatch, or is a
+    `WorkflowBudget` that several dispatches share. Cancelling the awaiting task stops the agent's model
     requests and commands and those of every subagent, and returns only when they are gone.
 
     Raises the fault that ended the run, with what it left behind as recovery details (`recovery_details`).
@@ -132,6 +135,7 @@ async def dispatch(
         layout=layout,
         label=label,
     )
+    shared = SharedBudget(budget) if isinstance(budget, WorkflowBudget) else None
     options = DispatchOptions(
         repository=place.folder,
         agent=agent,
@@ -144,7 +148,8 @@ async def dispatch(
         response=response,
         watchdog=Watchdog.of(watchdog),
         prices=prices,
-        budget=_budget(budget),
+        budget=_budget(budget, shared),
+        shared=shared,
         journal=_journal(journal),
         passes=passes,
         until=markers,
@@ -237,9 +242,13 @@ def _journal(value: bool | Journal) -> Journal | None:
     return Journal() if value else None
 
 
-def _budget(value: Budget | UsageLimits | Mapping[str, Any] | None) -> Budget | None:
+def _budget(
+    value: Budget | WorkflowBudget | UsageLimits | Mapping[str, Any] | None, shared: SharedBudget | None
+) -> Budget | None:
     if value is None or isinstance(value, Budget):
         return value
+    if isinstance(value, WorkflowBudget):
+        return Budget("the workflow", ceilings=() if shared is None else (shared,))
     limits = value if isinstance(value, UsageLimits) else UsageLimits(**value)
     return Budget("the run", limits)
 

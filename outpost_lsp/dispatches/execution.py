@@ -241,8 +241,12 @@ class Execution:
             await carrier.close()
 
     async def _turn(self, sandbox: OpenedSandbox, carrier: Turns, prompt: str, *, repair: bool = False) -> str:
-        self._observation.emit(PromptEvent(text=prompt))
-        return await carrier.turn(sandbox, prompt, repair=repair)
+        shared = self.options.shared
+        # What is only gone through again is no attempt (BUD-02).
+        counted = shared is not None and not isinstance(self.options.agent, ReplayAgent)
+        with shared.attempt() if shared is not None and counted else nullcontext():
+            self._observation.emit(PromptEvent(text=prompt))
+            return await carrier.turn(sandbox, prompt, repair=repair)
 
     async def _typed(self, sandbox: OpenedSandbox, carrier: Turns, text: str) -> Answer:
         response = self.options.response

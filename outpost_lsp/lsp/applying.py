@@ -48,6 +48,8 @@ class EditorLanding:
         self._seen: dict[str, int] = {}
         self.reason = ""
         """Why the editor declined."""
+        self.left_changed: tuple[str, ...] = ()
+        """What the editor had changed already when it gave up; empty after one that undoes what it began."""
 
     async def present(self, path: str) -> Present:
         """What stands at a path now: the open buffer's text, as it would be on disk, else the disk's bytes."""
@@ -70,7 +72,13 @@ class EditorLanding:
         if not by_editor or await self._apply(by_editor):
             return True
         await land(self._workspace.top, [_inverse(one) for one in reversed(by_disk)], records=records)
+        self.left_changed = tuple([one.path for one in by_editor if await self._stands(one)])
         return False
+
+    async def _stands(self, operation: FileOperation) -> bool:
+        """Whether the editor has done what it says it has not."""
+        now = await self.present(operation.path)
+        return operation.before != operation.after and now.content == operation.after
 
     def _document(self, path: str) -> Document | None:
         return self._documents.at(self._places.file(self._workspace, path))

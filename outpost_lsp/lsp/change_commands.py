@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.lsp.documents import decoded
 from outpost_lsp.lsp.run_commands import answer_run, request
 from outpost_lsp.protocol import commands as shapes
@@ -28,16 +29,20 @@ async def _diff(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Resul
     }
 
 
-async def _apply(desk: Desk, params: shapes.ApplyParams, _: Token | None) -> Result:
+async def _apply(desk: Desk, params: shapes.ApplyParams, token: Token | None) -> Result:
     await desk.all_ready()
     workspace, run = desk.outpost.find_run(params.run_id)
     landing = desk.landing(workspace)
-    outcome = await results.apply(
-        workspace, run, present=landing.present, land=landing.land, paths=params.paths, hunks=params.hunks
-    )
+    with desk.progress_during(token, f"Outpost: {one_line(run.title, 80)}", "applying its changes"):
+        outcome = await results.apply(
+            workspace, run, present=landing.present, land=landing.land, paths=params.paths, hunks=params.hunks
+        )
     conflicts = [{"path": one.path, "reason": one.reason} for one in outcome.conflicts]
     if landing.reason:
-        conflicts.append({"path": "", "reason": f"nothing was applied: {landing.reason}"})
+        much = "not all was applied" if landing.left_changed else "nothing was applied"
+        conflicts.append({"path": "", "reason": f"{much}: {landing.reason}"})
+        left = "the editor had changed it before it gave up: undo that there, or apply again"
+        conflicts += [{"path": path, "reason": left} for path in landing.left_changed]
     return {
         "applied": outcome.applied,
         "files": list(outcome.files),

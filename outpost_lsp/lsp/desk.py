@@ -11,7 +11,7 @@ import gc
 import logging
 import os
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -232,6 +232,10 @@ class Desk:
         """The text of a virtual document."""
         await self.all_ready()
         return await commands.translated(virtual_content(self, params.uri), frozenset(("runId",)))
+
+    def progress_during(self, token: Token | None, title: str, message: str) -> AbstractContextManager[None]:
+        """Show a piece of work that is no run, where its request brought a token."""
+        return self._progress.during(token, title, message)
 
     async def show(self, workspace: Workspace, run: Run, name: DocumentName) -> bool:
         """Show a run's report or patch in the editor; whether it is shown."""

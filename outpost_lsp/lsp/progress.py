@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.lsp.protocol import RequestFault
@@ -29,8 +30,11 @@ _CREATE_S: Final = 30.0
 class Progress:
     """The progress of one run."""
 
-    def __init__(self, protocol: OutpostProtocol, token: Token, title: str, message: str) -> None:
+    def __init__(
+        self, protocol: OutpostProtocol, token: Token, title: str, message: str, *, cancellable: bool = True
+    ) -> None:
         self._protocol = protocol
+        self._cancellable = cancellable
         self.token = token
         self._title = title
         self._message = message
@@ -46,7 +50,7 @@ class Progress:
             return
         self._has_begun = True
         self._sent = self._message
-        self._send({"kind": "begin", "title": self._title, "cancellable": True, "message": self._message})
+        self._send({"kind": "begin", "title": self._title, "cancellable": self._cancellable, "message": self._message})
 
     def report(self, message: str) -> None:
         """Show what is going on; at most ten times a second, the last message always."""
@@ -72,7 +76,7 @@ class Progress:
         self._last = time.monotonic()
         if self._message != self._sent and not self._is_over:
             self._sent = self._message
-            self._send({"kind": "report", "message": self._message, "cancellable": True})
+            self._send({"kind": "report", "message": self._message, "cancellable": self._cancellable})
 
     def _send(self, value: dict[str, Any]) -> None:
         self._protocol.notify("$/progress", {"token": self.token, "value": value})
@@ -102,6 +106,18 @@ class ProgressBoard:
             task = asyncio.get_running_loop().create_task(self._create(progress), name=f"progress of {run_id}")
             self._creating[run_id] = task
             task.add_done_callback(lambda _: self._creating.pop(run_id, None))
+
+    @contextmanager
+    def during(self, token: Token | None, title: str, message: str) -> Iterator[None]:
+        """Show a piece of work that is no run, under the token of its request; nothing without one."""
+        progress = None if token is None else Progress(self._protocol, token, title, message, cancellable=False)
+        if progress is not None:
+            progress.begin()
+        try:
+            yield
+        finally:
+            if progress is not None:
+                progress.end("done")
 
     def report(self, run_id: str, message: str) -> None:
         """Show what a run does."""

@@ -22,6 +22,7 @@ from outpost_lsp.lsp.events import EventStream
 from outpost_lsp.lsp.outcome import MESSAGE_TYPES, count, outcome, without_links
 from outpost_lsp.lsp.payloads import route_json, subagent_json, usage_event_json
 from outpost_lsp.lsp.progress import ProgressBoard, Token
+from outpost_lsp.lsp.short_details import short_details
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.service.signals import (
     FindingsChanged,
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from outpost_lsp.lsp.questions import Questions
 
 logger = logging.getLogger(__name__)
+
+_PHASES: Final = {"preparing": "taking the snapshot", "waiting": "waiting for the service"}
+_KEPT_SCOPES: Final = 1_000
+"""For how many runs the client's own words are kept; those of older runs are told in the record's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,9 @@ class Reporter:
 
     def run(self, run: Run) -> dict[str, Any]:
         """A run as the client sees it."""
+        if run.error is not None and run.error.details is not None:
+            error = run.error.model_copy(update={"details": short_details(run.error.details)})
+            run = run.model_copy(update={"error": error})
         return run_json(run, self._places.folder_uri, self._scopes.get(run.id))
 
     def message(self, kind: int, text: str) -> None:
@@ -128,7 +136,7 @@ class Reporter:
         if run.is_finished and live is not None:
             self._finish(run, live)
         elif live is not None:
-            live.activity = run.status
+            live.activity = _PHASES.get(run.status, run.status)
             self._progress.report(run.id, self._progress_text(live, run.findings))
         self._notify("run", {"run": self.run(run)})
 
@@ -136,6 +144,8 @@ class Reporter:
         live = self._live[run.id] = _Live(REQUEST.get() or Request())
         if live.request.scope is not None:
             self._scopes[run.id] = live.request.scope
+            if len(self._scopes) > _KEPT_SCOPES:
+                del self._scopes[next(iter(self._scopes))]
         self._progress.open(run.id, live.request.token, self._title(run), run.status)
         return live
 
@@ -161,7 +171,7 @@ class Reporter:
             case StepEvent():
                 live.step, live.activity = event.index, "asking the model"
             case ToolEvent():
-                live.activity = f"{event.name}"
+                live.activity = f"tool {event.name}"
             case FindingEvent(finding=finding) if finding is not None:
                 live.severities[finding.id] = finding.severity
             case ModelRetryEvent():

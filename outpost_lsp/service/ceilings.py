@@ -3,6 +3,9 @@
 A run's ceiling is broken above it, like an agent's own limits; a day's is reached at equality (BUD-03). Neither counts
 unknown spending as none: what cannot be told under a ceiling ends the run with a `configuration` fault (BUD-06). Made
 by the service for each dispatch; the engine's accounting calls `charge` before anybody is told.
+
+These are no `WorkflowBudget`, which is for programs that use the library: a run's ceiling is broken above it rather than
+at it, and a day's counts what stands in the records of every process, so that neither could be an account in memory.
 """
 
 from __future__ import annotations

@@ -168,10 +168,16 @@ class Outpost:
 
     def executor(self, workspace: Workspace) -> RunExecutor:
         """Who carries this workspace's runs out."""
-        runs = workspace.settings.runs
-        if runs.executor == "ray" and not self.offline:
-            return FaceExecutor(runs.ray, self.environment)
+        if self._goes_elsewhere(workspace):
+            return FaceExecutor(workspace.settings.runs.ray, self.environment)
         return LocalExecutor()
+
+    def _goes_elsewhere(self, workspace: Workspace) -> bool:
+        return workspace.settings.runs.executor == "ray" and not self.offline
+
+    def _most_at_once(self, workspace: Workspace) -> int:
+        runs = workspace.settings.runs
+        return runs.ray.concurrency if self._goes_elsewhere(workspace) else runs.concurrency
 
     async def review(
         self,
@@ -261,10 +267,8 @@ class Outpost:
     @asynccontextmanager
     async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
         """A place among the runs at work; the run is `preparing` from then on."""
-        runs = workspace.settings.runs
-        is_away = runs.executor == "ray" and not self.offline
-        slots, ceiling = (self._slots_elsewhere, runs.ray.concurrency) if is_away else (self.slots, runs.concurrency)
-        async with slots.place(ceiling):
+        slots = self._slots_elsewhere if self._goes_elsewhere(workspace) else self.slots
+        async with slots.place(lambda: self._most_at_once(workspace)):
             day = self.day_ceiling(workspace, handle)
             if day is not None and (fault := day.check()) is not None:
                 raise fault
@@ -329,7 +333,8 @@ class Outpost:
         """What happened in a run, from its journal; empty when it has none (yet)."""
         workspace, run = self.find_run(run_id)
         path = workspace.journal_path(run.id)
-        return timeline(read_journal(path)) if path.exists() else Timeline()
+        prices = price_table(workspace.settings)
+        return timeline(read_journal(path), prices) if path.exists() else Timeline()
 
     async def steer(self, run_id: str, text: str, subagent: Target = ANYONE) -> Delivery:
         """Give a running agent an instruction; returns once it was received.

@@ -1,15 +1,19 @@
 """Places for runs that work at once; the others wait in the order in which they came (DISP-18).
 
-A waiting run holds nothing but its place in the line, and leaves it when it is cancelled. Used by `Outpost`.
+A waiting run holds nothing but its place in the line, and leaves it when it is cancelled. A ceiling is asked for when
+it counts, so that one that is raised in the settings lets those who wait begin. Used by `Outpost`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+
+Ceiling = Callable[[], int]
+"""How many runs may be at work, as it is set now."""
 
 
 class Slots:
@@ -17,7 +21,7 @@ class Slots:
 
     def __init__(self) -> None:
         self._busy = 0
-        self._line: deque[tuple[int, anyio.Event]] = deque()
+        self._line: deque[tuple[Ceiling, anyio.Event]] = deque()
 
     @property
     def busy(self) -> int:
@@ -29,17 +33,17 @@ class Slots:
         return not self._line and self._busy < ceiling
 
     @asynccontextmanager
-    async def place(self, ceiling: int) -> AsyncIterator[None]:
+    async def place(self, ceiling: Ceiling) -> AsyncIterator[None]:
         """A place, once it is this caller's turn and fewer than `ceiling` runs are at work."""
         await self._take(ceiling)
         try:
             yield
         finally:
             self._busy -= 1
-            self._advance()
+            self.advance()
 
-    async def _take(self, ceiling: int) -> None:
-        if self.is_free(ceiling):
+    async def _take(self, ceiling: Ceiling) -> None:
+        if self.is_free(ceiling()):
             self._busy += 1
             return
         turn = anyio.Event()
@@ -53,11 +57,12 @@ class Slots:
                 self._busy -= 1
             else:
                 self._line.remove(waiting)
-            self._advance()
+            self.advance()
             raise
 
-    def _advance(self) -> None:
-        while self._line and self._busy < self._line[0][0]:
+    def advance(self) -> None:
+        """Let those at the head of the line begin whose ceiling allows it now."""
+        while self._line and self._busy < self._line[0][0]():
             _, turn = self._line.popleft()
             self._busy += 1
             turn.set()

@@ -115,6 +115,7 @@ class Workspace:
             # Runs that are going on keep the services they began with.
             self._retired.append(self._services)
             self._services = self._outpost.make_services(self._loaded.settings)
+        self._outpost.slots.advance()
         self.tell_refusals()
         if self.is_ready:
             self.can_confine = await self._look_up_confinement()

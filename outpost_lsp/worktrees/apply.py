@@ -19,7 +19,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changes import ChangedFile
 from outpost_lsp.worktrees.contents import FileVersions, with_hunks
 from outpost_lsp.worktrees.git import Repository, run_git
-from outpost_lsp.worktrees.scratch import scratch_folder
+from outpost_lsp.worktrees.scratch import scratch_folder, write_scratch
 
 _LINK = "120000"
 _EXECUTABLE = "100755"
@@ -95,7 +95,7 @@ async def merge_contents(repository: Repository, current: bytes, base: bytes, re
     try:
         places = [folder / name for name in ("current", "base", "result")]
         for place, content in zip(places, (current, base, result), strict=True):
-            await to_thread.run_sync(place.write_bytes, content)
+            await to_thread.run_sync(write_scratch, place, content)
         arguments = ["merge-file", "-p", "-q", *map(str, places)]
         merged = await run_git(repository, arguments, max_output=len(current) + len(base) + len(result) + 65_536)
         return merged.stdout if merged.status == 0 and not merged.truncated else None

@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ _CLEAN_UP_S = 10.0
 _HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)")
 """Git ends before it does anything when it meets a worktree that another process is just registering or removing."""
 _HALF_MADE_S = 5.0
+_NO_SPACE = "No space left on device"
 _PAUSE_S = 0.02
 _CONFIGURATION = ("config", "--list", "-z", "--show-scope", "--show-origin")
 
@@ -112,7 +114,7 @@ async def run_git(
         await anyio.sleep(_PAUSE_S)
         result = await _run(named, variables, repository.top, stdin, max_output, deadline_s)
     if check and result.status != 0:
-        raise failed(arguments, result)
+        raise failed(arguments, result, repository)
     return result
 
 
@@ -144,10 +146,12 @@ async def resolve_commit(repository: Repository, revision: str) -> str:
     return oid
 
 
-def failed(arguments: Sequence[str], result: GitResult) -> OutpostError:
-    """The `workspace` fault of a git call that had to succeed."""
+def failed(arguments: Sequence[str], result: GitResult, repository: Repository | None = None) -> OutpostError:
+    """The `workspace` fault of a git call that had to succeed; on a full disk it names the folders that it writes to."""
     words = next((line for line in result.stderr.splitlines() if line.startswith(("fatal:", "error:"))), "")
     words = words or result.stderr.strip().partition("\n")[0] or f"exit status {result.status}"
+    if _NO_SPACE in result.stderr and repository is not None:
+        words += f"; free some space for {repository.common_dir} and for {tempfile.gettempdir()}"
     return OutpostError(
         "workspace", f"git {arguments[0]} failed: {words}", {"status": result.status, "stderr": result.stderr}
     )

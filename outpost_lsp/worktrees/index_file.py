@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from outpost_lsp.worktrees.objects import Entry
+from outpost_lsp.worktrees.scratch import write_scratch
 
 _HEADER = struct.Struct(">4sLL")
 _REMEMBERED = struct.Struct(">10L")
@@ -33,7 +34,7 @@ def write_index(file: Path, entries: Mapping[bytes, Entry]) -> None:
         pieces += [record, b"\0" * _padding(len(record))]
     data = b"".join(pieces)
     algorithm = "sha256" if width == 32 else "sha1"
-    file.write_bytes(data + hashlib.new(algorithm, data, usedforsecurity=False).digest())
+    write_scratch(file, data + hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 
 def read_index(file: Path, width: int) -> dict[bytes, Entry] | None:

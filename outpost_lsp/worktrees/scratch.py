@@ -12,6 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.registration import process_is_alive, start_time
 
 _NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+|unknown)-\w+")
@@ -20,7 +21,25 @@ _NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+|unknown)-\w+")
 def scratch_folder(kind: str) -> Path:
     """A new folder that only the user can enter; whoever asked removes it. `kind` is `index`, `merge` or `review`."""
     own = os.getpid()
-    return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{own}-{start_time(own)}-"))
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{own}-{start_time(own)}-"))
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def write_scratch(file: Path, data: bytes) -> None:
+    """Write a file of a scratch folder; `workspace`, and the folder's name, when there is no space."""
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: OSError) -> OutpostError:
+    place = tempfile.gettempdir()
+    return OutpostError(
+        "workspace", f"cannot use the temporary folder {place}: {error.strerror}; free some space there"
+    )
 
 
 def sweep_scratch() -> None:

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
-from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.index_file import write_index
 from outpost_lsp.worktrees.objects import Entry
@@ -274,7 +273,7 @@ async def _update(repository: Repository, index: Path, paths: Sequence[bytes]) -
     if len(paths) == 1:
         reason = result.stderr.strip().partition("\n")[0].removeprefix("error: ")
         if any(word in reason for word in ("No space left", "unable to write", "index.lock")):
-            raise OutpostError("workspace", f"git update-index failed: {reason}", {"stderr": result.stderr})
+            raise failed(arguments, result, repository)
         return [(paths[0], reason)]
     half = len(paths) // 2
     return [

@@ -30,6 +30,8 @@ class Editor:
         self.buffers: dict[str, list[Any]] = {}
         self.edits: list[Any] = []
         self.declines = False
+        self.steps = 1_000
+        """How many steps of an edit succeed; the next one fails, and those before it stay."""
         self._server = server
         server.answers["workspace/applyEdit"] = self.apply
 
@@ -45,7 +47,9 @@ class Editor:
         edit = params["edit"]
         for uri, edits in edit.get("changes", {}).items():
             self._edit(uri, edits)
-        for step in edit.get("documentChanges", ()):
+        for number, step in enumerate(edit.get("documentChanges", ())):
+            if number == self.steps:
+                return {"applied": False, "failedChange": number}
             kind = step.get("kind")
             if kind == "create":
                 _path(step["uri"]).parent.mkdir(parents=True, exist_ok=True)
@@ -113,8 +117,11 @@ async def test_changes_are_shown_and_applied_as_one_edit_that_touches_only_what_
         assert by_path["new/b.txt"]["uri"] == (repository.path / "new/b.txt").as_uri()
         assert "+TWO" in shown["patch"]
         assert file.read_text() == "one\ntwo\nthree\n"
-        applied = await server.command("outpost.apply", {"runId": run["id"]})
+        applied = await server.command("outpost.apply", {"runId": run["id"]}, workDoneToken="applying")
         COMMANDS["outpost.apply"].result.model_validate(applied)
+        told = [one["value"] for one in server.all("$/progress") if one["token"] == "applying"]
+        assert [one["kind"] for one in told] == ["begin", "end"]
+        assert told[0]["message"] == "applying its changes"
         assert applied == {"applied": True, "files": ["a.txt", "new/b.txt"], "conflicts": [], "needsOwnAccept": []}
         assert editor.buffers[file.as_uri()][1] == "one\nTWO\nthree\n"
         assert (repository.path / "new/b.txt").read_text() == "fresh\n"
@@ -123,6 +130,24 @@ async def test_changes_are_shown_and_applied_as_one_edit_that_touches_only_what_
         assert [one["newText"] for one in ours[0]["edits"]] == ["TWO\n"]
         await server.notification("$/outpost/run", lambda params: params["run"]["disposition"] == "applied")
         assert (await server.command("outpost.discard", {"runId": run["id"]})) == {"discarded": False}
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_u_41_a_byte_order_mark_stays_whether_the_editor_counts_it_or_not(
+    repository: RealRepository, service: ModelServer, counted: bool
+) -> None:
+    file = repository.write("bom.txt", "\ufeffone\ntwo\n")
+    repository.commit_all()
+    service.add(_writing(("bom.txt", "\ufeffONE\ntwo\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        mark = "\ufeff" if counted else ""
+        editor.buffers[file.as_uri()] = [1, f"{mark}one\ntwo\n"]
+        server.open(file.as_uri(), f"{mark}one\ntwo\n")
+        run = await _dispatched(server)
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+        assert editor.buffers[file.as_uri()][1] == f"{mark}ONE\ntwo\n"
 
 
 async def test_unsaved_typing_is_merged_with_the_changes(repository: RealRepository, service: ModelServer) -> None:
@@ -172,6 +197,29 @@ async def test_an_editor_that_declines_leaves_everything_as_it_is(
         assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
         editor.declines = False
         assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+
+
+async def test_an_editor_that_gives_up_half_way_is_told_of_truly_and_the_rest_can_be_applied(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(_writing(("a.txt", "one\nTWO\nthree\n"), ("src/main.py", "print('bye')\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        editor.steps = 1
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        run = await _dispatched(server)
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        COMMANDS["outpost.apply"].result.model_validate(outcome)
+        assert (outcome["applied"], outcome["files"]) == (False, [])
+        assert [one["path"] for one in outcome["conflicts"]] == ["", "a.txt"]
+        assert "not all was applied" in outcome["conflicts"][0]["reason"]
+        [known] = (await server.command("outpost.runs"))["runs"]
+        assert known["disposition"] == "pending"
+        editor.steps = 1_000
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert (outcome["applied"], outcome["files"]) == (True, ["a.txt", "src/main.py"])
+        assert (repository.path / "a.txt").read_text() == "one\nTWO\nthree\n"
+        assert (repository.path / "src/main.py").read_text() == "print('bye')\n"
 
 
 async def test_a_client_that_cannot_apply_edits_gets_the_changes_on_disk(

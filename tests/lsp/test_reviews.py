@@ -140,6 +140,28 @@ async def test_a_finding_after_an_emoji_highlights_the_same_text_in_every_encodi
         assert await server.request("textDocument/hover", place | {"position": before}) is None
 
 
+@pytest.mark.parametrize("buffer", ["closed", "without the mark", "with the mark"])
+async def test_a_byte_order_mark_shifts_no_finding(
+    repository: RealRepository, service: ModelServer, buffer: str
+) -> None:
+    text = "total = count + 1  # \u4e2d\n"
+    file = repository.write("src/main.py", f"\ufeff{text}")
+    service.add(Answer(calls=[reporting(line=1)]), "Done.")
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITS)
+        seen = f"\ufeff{text}" if buffer == "with the mark" else text
+        if buffer != "closed":
+            server.open(file.as_uri(), seen)
+        await server.command("outpost.review", {"wait": True})
+        [diagnostic] = server.all("textDocument/publishDiagnostics")[-1]["diagnostics"]
+        assert _text_in(seen, diagnostic["range"], "utf-16") == "total = count + 1"
+        if buffer != "closed":
+            server.change(file.as_uri(), 2, (0, 0 if seen == text else 1), (0, 0 if seen == text else 1), "x = 1; ")
+            params = await server.notification("textDocument/publishDiagnostics", lambda one: one.get("version") == 2)
+            seen = seen.replace("total", "x = 1; total")
+            assert _text_in(seen, params["diagnostics"][0]["range"], "utf-16") == "total = count + 1"
+
+
 async def test_an_offline_review_needs_no_service_and_no_settings(changed: RealRepository) -> None:
     async with running_server() as server:
         await server.initialize(changed.path)

@@ -11,7 +11,7 @@ from outpost_lsp.service.slots import Slots
 
 
 async def hold(slots: Slots, ceiling: int, began: list[str], name: str, until: asyncio.Event) -> None:
-    async with slots.place(ceiling):
+    async with slots.place(lambda: ceiling):
         began.append(name)
         await until.wait()
 
@@ -66,6 +66,29 @@ async def test_a_place_given_in_the_moment_of_the_cancellation_is_handed_on() ->
     await asyncio.gather(*tasks, return_exceptions=True)
     assert "2" in began
     assert slots.busy == 0
+
+
+async def test_a_ceiling_that_is_raised_lets_those_who_wait_begin_and_a_lowered_one_holds_them() -> None:
+    slots, began, ceiling, until = Slots(), [], [1], asyncio.Event()
+
+    async def run(name: str) -> None:
+        async with slots.place(lambda: ceiling[0]):
+            began.append(name)
+            await until.wait()
+
+    tasks = [asyncio.ensure_future(run(str(index))) for index in range(4)]
+    await until_true(lambda: began == ["0"])
+    ceiling[0] = 3
+    slots.advance()
+    await until_true(lambda: began == ["0", "1", "2"])
+    ceiling[0] = 1
+    slots.advance()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert began == ["0", "1", "2"]
+    until.set()
+    await asyncio.gather(*tasks)
+    assert (began[3], slots.busy) == ("3", 0)
 
 
 async def test_each_run_waits_for_its_own_workspaces_ceiling() -> None:

@@ -5,9 +5,10 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before } from "node:test";
 
-import { Editor, keepEvidence, makeRepository, until } from "./editor.mjs";
+import { Editor, makeRepository, step as keep } from "./editor.mjs";
+import { insist, until } from "./waiting.mjs";
 import { decision, Service } from "./service.mjs";
 
 const KEY = "canary-of-the-editor-test-1";
@@ -46,7 +47,7 @@ const ANSWERS = [
     when: { contains: REVIEWER, results: 0 },
     calls: [{ name: "report_finding", input: FINDING }],
     usage: { input: 2400, output: 160 },
-    delay_s: 3,
+    hold: "reviewer",
   },
   { when: { contains: REVIEWER, results: 1 }, text: "One risk.", usage: { input: 2600, output: 40 } },
   {
@@ -69,7 +70,14 @@ const ANSWERS = [
   {
     when: { contains: "take your time", results: 0 },
     calls: [{ name: "read_file", input: { path: "README.md" } }],
-    delay_s: 8,
+    hold: "writer",
+  },
+  // What was said may still be on its way then: until it is there the agent reads on.
+  {
+    when: { contains: "take your time" },
+    calls: [{ name: "read_file", input: { path: "prices.py" } }],
+    delay_s: 1,
+    times: 0,
   },
   { when: { contains: "wait for me" }, silent: true, times: 0 },
 ];
@@ -127,16 +135,10 @@ after(async () => {
   service?.stop();
 });
 
-function step(name, work) {
-  test(name, async () => {
-    try {
-      await work();
-    } catch (error) {
-      await keepEvidence(editor, window, name.replace(/\W+/gu, "-"));
-      throw error;
-    }
-  });
-}
+const step = (name, work) => keep(name, () => ({ editor, window }), work);
+
+/** The processes of the servers that were started, as the extension's output tells. */
+const pids = () => [...editor.log().matchAll(/runs as process (\d+)/gu)].map(([, pid]) => Number(pid));
 
 async function dispatch(agent, brief) {
   await window.command("Outpost: Run an Agent…");
@@ -158,15 +160,16 @@ step("a missing key is asked for, kept in the secret storage and given to the se
 });
 
 step("delegation is shown live, with the models that were chosen and why", async () => {
-  await window.command("Notifications: Clear All Notifications");
+  await window.clear();
   await window.command("Outpost: Coordinate…");
   await window.answer("Have the shop reviewed.");
   await window.status("1 running");
-  const asked = await window.row("Runs", "reviewer");
+  // It is shown while the reviewer thinks, which it does until this test has looked.
   await until("the fallback of the reviewer is shown", async () =>
-    (await asked.innerText()).includes("deep → large-1"),
+    (await window.rows("Runs")).some((row) => row.includes("reviewer") && row.includes("deep → large-1")),
   );
   await window.picture("delegation");
+  await service.release("reviewer");
   await window.notification("Have the shop reviewed.: 1 finding");
   const ends = [/coordinator.*fast → small-1 · step 2/u, /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u];
   await until("both agents are shown as they ended", async () => {
@@ -190,10 +193,12 @@ step("the timeline tells steps, routes and tokens of each agent", async () => {
   const frame = window.timeline();
   await frame.locator("article.step", { hasText: "reviewer, step 2" }).first().waitFor({ state: "visible" });
   await frame.locator(".badge.fallback", { hasText: "large-1" }).first().waitFor({ state: "visible" });
-  assert.match(await frame.locator("#usage").innerText(), /reviewer/u);
-  await frame.locator("article.step").first().focus();
-  await window.page.keyboard.press("ArrowDown");
-  assert.match(await frame.locator("article:focus h2").innerText(), /reviewer, step 1/u);
+  await frame.locator("#usage", { hasText: "reviewer" }).waitFor({ state: "visible" });
+  await insist("the keyboard moves to the next step", async (timeout) => {
+    await frame.locator("article.step").first().focus({ timeout });
+    await frame.locator("article.step").first().press("ArrowDown", { timeout });
+    await frame.locator("article:focus h2", { hasText: "reviewer, step 1" }).waitFor({ state: "visible", timeout });
+  });
   await window.picture("timeline-of-agents");
   await window.command("View: Close Editor");
 });
@@ -208,21 +213,21 @@ step("a question for permission waits in the status bar until it is answered", a
 });
 
 step("changes are shown, applied in part, then all of them, and saved", async () => {
-  await window.command("Notifications: Clear All Notifications");
+  await window.clear();
   await window.act("Runs", "Put new words everywhere.", "Show Changes");
   await window.see(".multiDiffEntry, .monaco-diff-editor");
   await until("both files are shown", async () => {
-    const text = await window.page.locator(".editor-instance").innerText();
+    const text = (await window.page.locator(".editor-instance").allInnerTexts()).join("\n");
     return text.includes("README.md") && text.includes("NOTES.md");
   });
   await window.picture("changes");
   await window.command("View: Close All Editors");
   await window.command("Outpost: Apply Parts of the Changes…");
-  await window.page.locator(".quick-input-list .monaco-list-row", { hasText: "NOTES.md" }).first().click();
+  await window.pick("NOTES.md");
   await window.picture("hunks");
-  await window.page.keyboard.press("Enter");
-  await window.status("applied to 1 file");
-  await window.command("File: Save All");
+  await window.accept();
+  await window.told("applied to 1 file");
+  await window.command("File: Save All Files");
   await until("the part is there", () => readFileSync(join(repository, "README.md"), "utf8").includes("New words."));
   assert.ok(!existsSync(join(repository, "NOTES.md")));
   await window.command("Outpost: Apply Changes and Save");
@@ -233,7 +238,7 @@ step("changes are shown, applied in part, then all of them, and saved", async ()
 });
 
 step("a running agent is steered, and its timeline goes along", async () => {
-  await window.command("Notifications: Clear All Notifications");
+  await window.clear();
   const before = (await service.state()).requests;
   await dispatch("writer", "Please take your time.");
   await window.status("1 running");
@@ -241,34 +246,41 @@ step("a running agent is steered, and its timeline goes along", async () => {
   await window.act("Runs", "Please take your time.", "Show Timeline");
   const timeline = window.timeline();
   await timeline.locator("article.step", { hasText: "writer, step 1" }).waitFor({ state: "visible" });
-  await timeline.getByRole("button", { name: "Steer…" }).click();
+  await insist("the timeline's button asks what to say", async (timeout) => {
+    await timeline.getByRole("button", { name: "Steer…" }).click({ timeout });
+    await window.see(".quick-input-widget", "Steer: ", timeout);
+  });
   await window.answer("use the word done");
-  await timeline.locator("article.step", { hasText: "writer, step 2" }).waitFor({ state: "visible" });
+  await service.release("writer");
+  await window.told("Outpost: told");
+  await timeline.locator("article.step", { hasText: "writer, step 2" }).first().waitFor({ state: "visible" });
   await timeline.locator("#answer", { hasText: "Done, as you wished." }).waitFor({ state: "visible" });
   await window.notification("Please take your time.: done");
-  assert.match(await timeline.locator("#steps").innerText(), /instruction injected: use the word done/u);
+  await timeline
+    .locator("#steps", { hasText: "instruction injected: use the word done" })
+    .waitFor({ state: "visible" });
   await window.picture("steered");
   await window.command("View: Close Editor");
 });
 
 step("a run is cancelled from its progress notification", async () => {
-  await window.command("Notifications: Clear All Notifications");
+  await window.clear();
   await dispatch("writer", "Again, wait for me.");
-  const toast = await window.notification("Again, wait for me.");
-  await toast.locator(".monaco-button", { hasText: "Cancel" }).first().click();
+  await window.press("Again, wait for me.", "Cancel");
   await window.notification("Again, wait for me.: cancelled");
   await window.status("Outpost: idle");
   await until("the service was left", async () => (await service.state()).leftEarly > 0);
 });
 
 step("a server that is killed comes back, and its run can be continued", async () => {
-  await window.command("Notifications: Clear All Notifications");
+  await window.clear();
   const before = (await service.state()).requests;
   await dispatch("writer", "Once more, wait for me.");
   await window.status("1 running");
   await until("the service was asked", async () => (await service.state()).requests > before);
-  const [, pid] = editor.log().match(/runs as process (\d+)(?![\s\S]*runs as process)/u);
-  process.kill(Number(pid), "SIGKILL");
+  const [pid] = pids().slice(-1);
+  process.kill(pid, "SIGKILL");
+  await until("there is another", () => pids().at(-1) !== pid);
   await window.status("Outpost: idle");
   await window.row("Runs", "interrupted");
   await window.picture("interrupted");
@@ -281,11 +293,10 @@ step("a server that is killed comes back, and its run can be continued", async (
 step("the server and its runs go with the window, and no key was written anywhere", async () => {
   await dispatch("writer", "To the end, wait for me.");
   await window.status("1 running");
-  const pids = [...editor.log().matchAll(/runs as process (\d+)/gu)].map(([, pid]) => Number(pid));
-  assert.ok(pids.length > 1);
+  assert.ok(pids().length > 1);
   assert.ok(!editor.log().includes(KEY));
   await window.close();
-  await until("the server has ended", () => pids.every((pid) => !isAlive(pid)), 120_000);
+  await until("the server has ended", () => pids().every((pid) => !isAlive(pid)));
   const folders = ["state", "cache", join("data", "logs"), join("data", "User")].map((name) => join(editor.home, name));
   const { stdout } = spawnSync("grep", ["-rlF", KEY, ...folders], { encoding: "utf8" });
   assert.equal(stdout, "");

@@ -9,12 +9,14 @@ import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as pause } from "node:timers/promises";
+import { test } from "node:test";
 
-const { OUTPOST_EDITORS_DIR, OUTPOST_VSIX, OUTPOST_LSP, OUTPOST_PICTURES } = process.env;
+import { PATIENCE_MS, until } from "./waiting.mjs";
+import { listen, Window } from "./window.mjs";
+
+const { OUTPOST_EDITORS_DIR, OUTPOST_VSIX, OUTPOST_LSP } = process.env;
 const { chromium } = createRequire(join(OUTPOST_EDITORS_DIR, "package.json"))("playwright-core");
 const ENTRY = join(OUTPOST_EDITORS_DIR, "node_modules/code-server/out/node/entry.js");
-const PATIENCE_MS = 60_000;
 
 const QUIET = {
   "chat.commandCenter.enabled": false,
@@ -30,22 +32,10 @@ const QUIET = {
   "workbench.hover.delay": 600_000,
   "workbench.tips.enabled": false,
   "workbench.editor.enablePreview": false,
+  // What takes the focus, on its way when a test opens a box, would close the box.
+  "workbench.quickOpen.closeOnFocusLost": false,
   "editor.accessibilitySupport": "off",
 };
-
-export async function until(what, condition, patience = PATIENCE_MS) {
-  const end = Date.now() + patience;
-  for (;;) {
-    const value = await condition();
-    if (value) {
-      return value;
-    }
-    if (Date.now() > end) {
-      throw new Error(`it never came to this: ${what}`);
-    }
-    await pause(50);
-  }
-}
 
 async function freePort() {
   const server = createServer();
@@ -169,6 +159,7 @@ export class Editor {
       args: [
         "--no-sandbox",
         "--disable-gpu",
+        "--disable-dev-shm-usage",
         "--disable-quic",
         "--no-first-run",
         "--disable-background-networking",
@@ -183,11 +174,12 @@ export class Editor {
       viewport: { width: 1400, height: 900 },
       permissions: ["clipboard-read", "clipboard-write"],
     });
+    context.setDefaultTimeout(PATIENCE_MS);
+    await listen(context);
     const page = await context.newPage();
     const window = new Window(this, page, folder);
-    page.on("pageerror", (error) => window.errors.push(String(error)));
     await page.goto(window.address);
-    await page.waitForSelector(".monaco-workbench", { timeout: PATIENCE_MS });
+    await page.waitForSelector(".monaco-workbench");
     if (file !== undefined) {
       await window.openFile(file);
     }
@@ -226,165 +218,16 @@ export class Editor {
   }
 }
 
-/** One window of the editor. */
-export class Window {
-  constructor(editor, page, folder) {
-    this.editor = editor;
-    this.page = page;
-    this.folder = folder;
-    this.errors = [];
-  }
-
-  get address() {
-    const kind = this.folder.endsWith(".code-workspace") ? "workspace" : "folder";
-    return `${this.editor.url}/?${kind}=${encodeURIComponent(this.folder)}`;
-  }
-
-  async openFile(file) {
-    const name = file.split("/").at(-1);
-    await this.type("Control+P", file, this.page.locator(".quick-input-list .monaco-list-row", { hasText: name }));
-    await this.page.keyboard.press("Enter");
-    await this.see(".tab", name);
-  }
-
-  /** The first element that a selector and a text find, once it is to be seen. */
-  async see(selector, text, patience = PATIENCE_MS) {
-    const found = text === undefined ? this.page.locator(selector) : this.page.locator(selector, { hasText: text });
-    await found.first().waitFor({ state: "visible", timeout: patience });
-    return found.first();
-  }
-
-  async gone(selector, text) {
-    const found = text === undefined ? this.page.locator(selector) : this.page.locator(selector, { hasText: text });
-    await until(`${selector} ${text ?? ""} is gone`, async () => (await found.count()) === 0);
-  }
-
-  /** The page of a timeline that is open. */
-  timeline() {
-    return this.page.frameLocator("iframe.webview").frameLocator("iframe");
-  }
-
-  status(text) {
-    return this.see("footer .statusbar-item", text);
-  }
-
-  /** Run a command by its title in the palette. */
-  async command(title) {
-    const row = this.page.locator(".quick-input-list .monaco-list-row", { hasText: title });
-    await this.type("F1", `>${title}`, row);
-    await this.page.keyboard.press("Enter");
-  }
-
-  /** Type into the box that a key opens until a row is there. Whatever takes the focus meanwhile closes the box. */
-  async type(key, text, row) {
-    const input = this.page.locator(".quick-input-widget input.input");
-    await until(`a row for ${text}`, async () => {
-      try {
-        await this.page.keyboard.press(key);
-        await input.fill(text, { timeout: 2000 });
-        await row.first().waitFor({ state: "visible", timeout: 10_000 });
-        return true;
-      } catch {
-        await this.page.keyboard.press("Escape");
-        return false;
-      }
-    });
-  }
-
-  /** Pick an entry of the list that is open. */
-  async pick(text) {
-    const row = await this.see(".quick-input-list .monaco-list-row", text);
-    await row.click();
-  }
-
-  /** Answer the input box that is open. */
-  async answer(text) {
-    const input = this.page.locator(".quick-input-widget input.input");
-    await input.waitFor({ state: "visible" });
-    await input.fill(text);
-    await this.page.keyboard.press("Enter");
-  }
-
-  /** A row of one of the extension's views. */
-  row(view, text) {
-    return this.see(`.pane:has(.pane-header[aria-label^="${view}"]) .monaco-list-row`, text);
-  }
-
-  /** Open a row that has others below it. */
-  async expand(view, text) {
-    await until(`${text} is open`, async () => {
-      const row = await this.row(view, text);
-      if ((await row.getAttribute("aria-expanded")) === "true") {
-        return true;
-      }
-      // The row may be drawn anew just now, which loses the click.
-      await row
-        .locator(".monaco-tl-twistie")
-        .click({ timeout: 1000 })
-        .catch(() => undefined);
-      return false;
-    });
-  }
-
-  rows(view) {
-    return this.page.locator(`.pane:has(.pane-header[aria-label^="${view}"]) .monaco-list-row`).allInnerTexts();
-  }
-
-  /** A row's own button. */
-  async act(view, text, title) {
-    const row = await this.row(view, text);
-    await row.hover();
-    await row.locator(`.action-label[aria-label^="${title}"]`).first().click();
-  }
-
-  notification(text, patience) {
-    return this.see(".notification-list-item, .notification-toast", text, patience);
-  }
-
-  async press(notification, button) {
-    const toast = await this.notification(notification);
-    await toast.locator(".monaco-button", { hasText: button }).first().click();
-  }
-
-  /** Press a button of the dialog that is open. */
-  async confirm(button) {
-    await this.see(".monaco-dialog-box .monaco-button", button);
-    await this.page.locator(".monaco-dialog-box").getByRole("button", { name: button, exact: true }).click();
-  }
-
-  /** Give the side bar more room, as a person does with the mouse. */
-  async widen(width) {
-    const { mouse } = this.page;
-    const bar = await (await this.see(".part.sidebar")).boundingBox();
-    await mouse.move(bar.x + bar.width, bar.y + bar.height / 2);
-    await mouse.down();
-    await mouse.move(bar.x + width, bar.y + bar.height / 2, { steps: 4 });
-    await mouse.up();
-    await mouse.move(bar.x + width + 200, bar.y + bar.height / 2);
-  }
-
-  async editorText() {
-    const lines = await this.page.locator(".editor-instance .view-lines .view-line").allInnerTexts();
-    return lines.join("\n").replace(/\u00a0/gu, " ");
-  }
-
-  async picture(name) {
-    await this.page.screenshot({ animations: "disabled", path: join(OUTPOST_PICTURES, `vscode-${name}.png`) });
-  }
-
-  /** Load the window again as the editor does it, with its state kept. */
-  async reload() {
-    await Promise.all([this.page.waitForEvent("load"), this.command("Developer: Reload Window")]);
-    await this.page.waitForSelector(".monaco-workbench", { timeout: PATIENCE_MS });
-  }
-
-  async close() {
-    await this.page.context().close();
-  }
-}
-
-/** Keeps a picture and the log of what failed. */
-export async function keepEvidence(editor, window, name) {
-  await window?.picture(`failed-${name}`).catch(() => undefined);
-  console.log(editor?.log().slice(-4000));
+/** A test that keeps a picture and the log of what failed; `scene` tells its editor and window. */
+export function step(name, scene, work) {
+  test(name, async () => {
+    try {
+      await work();
+    } catch (error) {
+      const { editor, window } = scene();
+      await window?.picture(`failed-${name.replace(/\W+/gu, "-")}`).catch(() => undefined);
+      console.log(editor?.log().slice(-4000));
+      throw error;
+    }
+  });
 }

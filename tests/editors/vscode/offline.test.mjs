@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before } from "node:test";
 
-import { Editor, keepEvidence, makeRepository, until, writeFiles } from "./editor.mjs";
+import { Editor, makeRepository, step as keep, writeFiles } from "./editor.mjs";
+import { insist, until } from "./waiting.mjs";
 
 const COMMITTED = `"""Prices of a small shop."""
 
@@ -52,20 +53,11 @@ after(async () => {
   await editor?.stop();
 });
 
-function step(name, work) {
-  test(name, async () => {
-    try {
-      await work();
-    } catch (error) {
-      await keepEvidence(editor, window, name.replace(/\W+/gu, "-"));
-      throw error;
-    }
-  });
-}
+const step = (name, work) => keep(name, () => ({ editor, window }), work);
 
 step("the extension starts the server without a word", async () => {
   await window.status("Outpost: idle");
-  assert.equal(await window.page.locator(".notification-toast").count(), 0);
+  assert.deepEqual(await window.notifications(), []);
 });
 
 step("a review puts findings into the view and the Problems panel", async () => {
@@ -80,7 +72,9 @@ step("a review puts findings into the view and the Problems panel", async () => 
   await window.picture("findings");
   await window.command("Problems: Focus on Problems View");
   const problem = await window.see(".markers-panel .monaco-list-row", IDENTITY);
-  assert.match((await problem.innerText()).replace(/\s+/gu, " "), /outpost\s*\(?is-literal\)? ?\[Ln 5, Col 5\]/u);
+  await until("its place is told", async () =>
+    /outpost\s*\(?is-literal\)? ?\[Ln 5, Col 5\]/u.test((await problem.innerText()).replace(/\s+/gu, " ")),
+  );
   await window.picture("problems");
 });
 
@@ -88,7 +82,7 @@ step("a suggestion is applied to the text, and its finding goes", async () => {
   await window.command("View: Show Outpost");
   await window.act("Findings", IDENTITY, "Apply Suggestion");
   await until("the text has changed", async () => (await window.editorText()).includes("if percent == 0:"));
-  await window.command("File: Save All");
+  await window.command("File: Save All Files");
   await until("the file has changed", () => file().includes("if percent == 0:"));
   await until(
     "two findings are left",
@@ -100,10 +94,9 @@ step("a dismissed finding is remembered with its reason, and can be restored", a
   await window.act("Findings", MUTABLE, "Dismiss");
   await window.answer("the list is wanted");
   await window.expand("Findings", "Dismissed");
-  const row = await window.row("Findings", "the list is wanted");
+  await window.row("Findings", "the list is wanted");
   await window.picture("dismissed");
-  await row.hover();
-  await row.locator(".action-label[aria-label^='Restore']").click();
+  await window.act("Findings", "the list is wanted", "Restore");
   await window.gone(".pane .monaco-list-row", "Dismissed");
   await window.row("Findings", MUTABLE);
 });
@@ -111,8 +104,8 @@ step("a dismissed finding is remembered with its reason, and can be restored", a
 step("the timeline of the run can be read", async () => {
   await window.act("Runs", "Review of the uncommitted changes", "Show Timeline");
   const frame = window.timeline();
-  await frame.locator("article.step").first().waitFor({ state: "visible", timeout: 30_000 });
-  assert.match(await frame.locator("#facts").innerText(), /reviewer · /u);
+  await frame.locator("article.step").first().waitFor({ state: "visible" });
+  await frame.locator("#facts", { hasText: "reviewer · " }).waitFor({ state: "visible" });
   await window.picture("timeline");
 });
 
@@ -123,8 +116,15 @@ step("everything is still there after the window was loaded again, also in high 
   await window.status("Outpost: idle");
   const timeline = window.timeline();
   await timeline.locator("article.step").first().waitFor({ state: "visible" });
-  const color = await timeline.locator("body").evaluate((body) => getComputedStyle(body).backgroundColor);
-  assert.equal(color, "rgb(0, 0, 0)");
+  const background = (body) => getComputedStyle(body).backgroundColor;
+  await until(
+    "it is black",
+    async () =>
+      (await timeline
+        .locator("body")
+        .evaluate(background)
+        .catch(() => "")) === "rgb(0, 0, 0)",
+  );
   await window.command("View: Show Outpost");
   await window.row("Findings", MUTABLE);
   await window.row("Runs", "Review of the uncommitted changes");
@@ -133,17 +133,29 @@ step("everything is still there after the window was loaded again, also in high 
 
 step("a code action and a code lens lead to the same", async () => {
   await window.command("View: Close All Editors");
-  await (await window.row("Findings", UNDEFINED)).click();
+  await window.clickRow("Findings", UNDEFINED);
   await window.see(".view-lines", "price of");
-  await window.page.keyboard.press("Control+Home");
-  await window.see(".codelens-decoration", "findings");
-  await (await window.row("Findings", UNDEFINED)).click();
-  await window.command("Quick Fix...");
-  await window.see(".action-widget", "Fix with an agent");
-  await window.picture("quick-fix");
-  await window.page.keyboard.press("ArrowDown");
-  await window.see(".action-widget .monaco-list-row.focused", "Dismiss: ");
-  await window.page.keyboard.press("Enter");
+  await insist("the lens is at the top of the file", async (timeout) => {
+    await window.find(".editor-instance .view-lines").click({ timeout });
+    await window.page.keyboard.press("Control+Home");
+    await window.see(".codelens-decoration", "findings", timeout);
+  });
+  // The list of actions goes with the focus, so all of it is done again when something takes that.
+  await insist(
+    "the finding is dismissed from the list of actions",
+    async (timeout) => {
+      await window.clickRow("Findings", UNDEFINED);
+      await window.see("footer .statusbar-item", "Ln 16,", timeout);
+      await window.command("Quick Fix...");
+      await window.see(".action-widget", "Fix with an agent", timeout);
+      await window.picture("quick-fix");
+      await window.page.keyboard.press("ArrowDown");
+      await window.see(".action-widget .monaco-list-row.focused", "Dismiss: ", timeout);
+      await window.page.keyboard.press("Enter");
+      await window.see(".quick-input-widget", "Why? Reviewers are told.", timeout);
+    },
+    () => window.page.keyboard.press("Escape"),
+  );
   await window.answer("a word of the trade");
   await window.row("Findings", "Dismissed");
 });
@@ -156,11 +168,13 @@ step("review on save begins a moment after the last save, and says nothing of it
   const reviews = async () =>
     (await window.rows("Runs")).filter((row) => row.includes("Review of the uncommitted changes"));
   assert.equal((await reviews()).length, 1);
-  await window.see(".view-lines");
-  await window.page.locator(".view-lines").first().click();
-  await window.page.keyboard.press("Control+End");
-  await window.page.keyboard.type("\n\nlast = misspelt\n");
-  await window.command("File: Save All");
+  await insist("a line is written", async (timeout) => {
+    await window.find(".editor-instance .view-lines").click({ timeout });
+    await window.page.keyboard.press("Control+End");
+    await window.page.keyboard.type("\n\nlast = misspelt\n");
+    await until("it is there", async () => (await window.editorText()).includes("last = misspelt"), timeout);
+  });
+  await window.command("File: Save All Files");
   await window.row("Findings", "`misspelt` is not defined");
-  assert.equal((await reviews()).length, 2);
+  await until("there is one more review", async () => (await reviews()).length === 2);
 });

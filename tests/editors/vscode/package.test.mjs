@@ -7,19 +7,18 @@
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { after, before, describe } from "node:test";
 
-import { Editor, keepEvidence, makeRepository, writeFiles } from "./editor.mjs";
+import { Editor, makeRepository, step, writeFiles } from "./editor.mjs";
 
 const { OUTPOST_PLATFORM_VSIX } = process.env;
 let editor;
+let window;
 
 after(() => editor?.stop());
 
-test(
-  "the server is installed from the package alone",
-  { skip: OUTPOST_PLATFORM_VSIX === undefined && "no package for this platform" },
-  async () => {
+describe("with the package of this platform", { skip: OUTPOST_PLATFORM_VSIX === undefined && "there is none" }, () => {
+  before(async () => {
     const repository = makeRepository(mkdtempSync(join(tmpdir(), "outpost-package-")), {
       "a.py": "def f():\n    return 1\n",
     });
@@ -31,15 +30,15 @@ test(
       PIP_CONFIG_FILE: "/dev/null",
     };
     editor = await Editor.start({ settings: { "outpost.serverPath": "" }, environment, vsix: OUTPOST_PLATFORM_VSIX });
-    const window = await editor.open(repository, "a.py");
-    try {
-      await window.status("Outpost: idle");
-      await window.command("Outpost: Review Uncommitted Work");
-      await window.notification("Review of the uncommitted changes: 1 finding");
-      await window.picture("package");
-    } catch (error) {
-      await keepEvidence(editor, window, "package");
-      throw error;
-    }
-  },
-);
+    window = await editor.open(repository, "a.py");
+  });
+
+  const scene = () => ({ editor, window });
+
+  step("the server is installed from the package alone", scene, async () => {
+    await window.status("Outpost: idle");
+    await window.command("Outpost: Review Uncommitted Work");
+    await window.notification("Review of the uncommitted changes: 1 finding");
+    await window.picture("package");
+  });
+});

@@ -39,9 +39,9 @@ export class Service {
     return (await fetch(new URL("/control/state", this.url))).json();
   }
 
-  /** More answers. */
-  async add(...answers) {
-    await fetch(new URL("/control/script", this.url), { method: "POST", body: JSON.stringify(answers) });
+  /** Let go of the answers that `hold` a name. */
+  async release(name) {
+    await fetch(new URL("/control/release", this.url), { method: "POST", body: JSON.stringify(name) });
   }
 
   stop() {

@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 
-import { Editor, keepEvidence, makeRepository, until, writeFiles } from "./editor.mjs";
+import { Editor, makeRepository, step as keep, writeFiles } from "./editor.mjs";
+import { insist, until } from "./waiting.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "outpost-trouble-"));
 const repository = makeRepository(join(folder, "repository"), { "a.py": "def f(x):\n    return x\n" });
@@ -24,28 +25,22 @@ function script(name, text) {
 let editor;
 let window;
 
-function step(name, work) {
-  test(name, async () => {
-    try {
-      await work();
-    } catch (error) {
-      await keepEvidence(editor, window, name.replace(/\W+/gu, "-"));
-      throw error;
-    }
-  });
-}
+const step = (name, work) => keep(name, () => ({ editor, window }), work);
 
 describe("the server", () => {
   before(async () => {
-    // A search path on which there is no server.
-    editor = await Editor.start({ settings: { "outpost.serverPath": "" }, environment: { PATH: "/usr/bin:/bin" } });
+    // A search path on which there is no server, and a Python that says it is old.
+    editor = await Editor.start({
+      settings: { "outpost.serverPath": "", "outpost.interpreter": script("python-old", "echo outpost 3 9 2") },
+      environment: { PATH: "/usr/bin:/bin" },
+    });
     window = await editor.open(repository, "a.py");
   });
-  after(() => editor.stop());
+  after(() => editor?.stop());
 
   step("one that is missing is no error; setting it up asks before anything is fetched", async () => {
     await window.status("Outpost: set up");
-    assert.equal(await window.page.locator(".notification-toast").count(), 0);
+    assert.deepEqual(await window.notifications(), []);
     await window.command("View: Show Outpost");
     await window.see(".welcome-view-content", "not installed yet");
     await window.command("Outpost: Review Uncommitted Work");
@@ -53,24 +48,20 @@ describe("the server", () => {
     await window.picture("set-up");
     await window.confirm("Cancel");
     await window.status("Outpost: set up");
-    assert.equal(await window.page.locator(".notification-toast").count(), 0);
+    assert.deepEqual(await window.notifications(), []);
   });
 
   step("a Python that is too old, or not there, is named", async () => {
-    editor.configure({ "outpost.serverPath": "", "outpost.interpreter": script("python-old", "echo outpost 3 9 2") });
     await window.command("Outpost: Set Up the Server…");
     await window.confirm("Install");
     await window.notification("Python 3.9.2 is too old; 3.11 or later is needed");
-    await window.command("Notifications: Clear All Notifications");
     editor.configure({ "outpost.serverPath": "", "outpost.interpreter": "/nowhere/python3" });
-    await until("the setting has arrived", async () => {
+    await insist("the one that is not there is named", async (timeout) => {
       await window.command("Outpost: Set Up the Server…");
       await window.confirm("Install");
-      return window
-        .notification("/nowhere/python3 (the setting outpost.interpreter): it is not there", 3000)
-        .catch(() => false);
+      await window.notification("/nowhere/python3 (the setting outpost.interpreter): it is not there", timeout);
     });
-    await window.command("Notifications: Clear All Notifications");
+    await window.clear();
   });
 
   step("one that dies five times in a row is given up with its reason, and restarts when it is mended", async () => {
@@ -103,7 +94,6 @@ describe("the server", () => {
   });
 
   step("two windows on one folder both work", async () => {
-    editor.configure({});
     const other = await editor.open(repository, "a.py");
     for (const one of [other, window]) {
       await one.status("Outpost: idle");
@@ -148,7 +138,7 @@ describe("trust", () => {
     });
     window = await editor.open(repository, "a.py");
   });
-  after(() => editor.stop());
+  after(() => editor?.stop());
 
   step("in a folder that is not trusted a review is agreed to, and nothing that acts can be started", async () => {
     await window.status("Restricted Mode");
@@ -158,19 +148,25 @@ describe("trust", () => {
     await window.picture("not-trusted");
     await window.confirm("Review");
     await window.notification("Review of the uncommitted changes: 2 findings");
-    await window.page.keyboard.press("F1");
-    await window.page.locator(".quick-input-widget input.input").fill(">Outpost: Run an Agent");
-    await window.see(".quick-input-list .monaco-list-row", "Run and Debug");
-    const rows = await window.page.locator(".quick-input-list .monaco-list-row").allInnerTexts();
-    assert.ok(!rows.some((row) => row.includes("Outpost: Run an Agent")), rows.join("; "));
-    await window.page.keyboard.press("Escape");
+    for (const title of ["Coordinate…", "Run an Agent…", "Fix with an Agent"]) {
+      assert.ok(!(await window.isOffered(`Outpost: ${title}`, "Outpost: Review Uncommitted Work")), title);
+    }
   });
 
   step("trust that is given reaches the server", async () => {
     await window.command("Workspaces: Manage Workspace Trust");
-    await (await window.see(".workspace-trust-editor .monaco-button", "Trust")).click();
+    await insist("the folder is trusted", (timeout) =>
+      window.find(".workspace-trust-editor .monaco-button", "Trust").click({ timeout }),
+    );
     await window.gone("footer .statusbar-item", "Restricted Mode");
-    await window.command("Outpost: Check the Installation");
-    await until("the server says so", async () => /trust: trusted/u.test(await window.editorText()));
+    assert.ok(await window.isOffered("Outpost: Run an Agent…", "Outpost: Review Uncommitted Work"));
+    await insist(
+      "the server says so",
+      async (timeout) => {
+        await window.command("Outpost: Check the Installation");
+        await until("it is told", async () => /trust: trusted/u.test(await window.editorText()), timeout);
+      },
+      () => window.command("View: Close Editor"),
+    );
   });
 });

@@ -59,7 +59,8 @@ export class Setup {
       const message = refusalText(found.refusals);
       this.log.warn(message);
       if (isAsked) {
-        await tellNoPython(message);
+        // The answer is not waited for: who mends it meanwhile and asks again is heard.
+        void tellNoPython(message);
       }
       return false;
     }
@@ -71,7 +72,7 @@ export class Setup {
       const message = error instanceof Error ? error.message : String(error);
       this.log.error(`${message}\n${output}`);
       if (isAsked) {
-        await tellFailure(message);
+        void tellFailure(message);
       }
       return false;
     }
