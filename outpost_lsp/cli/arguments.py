@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     _add_agent_commands(commands)
     _add_run_commands(commands)
     _add_settings_commands(commands)
+    _add_cluster_commands(commands)
     _add_demo(commands)
     return top
 
@@ -225,6 +226,25 @@ def _add_settings_commands(commands: Any) -> None:
     doctor.add_argument("--json", action="store_true", help="print the checks as JSON")
     clean = _command(commands, "clean", "remove what ended runs left and nobody needs", options=("folder", "settings"))
     clean.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+
+def _add_cluster_commands(commands: Any) -> None:
+    worker = _command(commands, "worker", "join this machine to a Ray cluster, to carry out the runs of others")
+    worker.add_argument("--ray", metavar="ADDRESS", required=True, help="the head of the cluster, HOST:PORT")
+    worker.add_argument("--slots", metavar="N", type=_count, default=2, help="runs at once (default: 2)")
+    worker.add_argument("--shell", action="store_true", help="take runs that need confined commands, too")
+    worker.add_argument("--directory", metavar="DIR", help="where repositories' bases are kept (default: the cache)")
+    worker.add_argument("--node-ip-address", metavar="IP", help="how other nodes reach this one")
+    face = _command(commands, "face", "answer for a Ray cluster, so that editors and terminals can send runs there")
+    face.add_argument("--ray", metavar="ADDRESS", required=True, help="the head of the cluster, HOST:PORT")
+    face.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8443", help="default: 127.0.0.1:8443")
+    face.add_argument("--certificate", metavar="FILE", help="a PEM file; needed for other machines")
+    face.add_argument("--key", metavar="FILE", help="its key")
+    face.add_argument("--token-file", metavar="FILE", help="accepted tokens, one a line")
+    face.add_argument(
+        "--token-env", metavar="NAME", default="OUTPOST_RAY_TOKEN", help="else this variable (OUTPOST_RAY_TOKEN)"
+    )
+    face.add_argument("--replicas", metavar="N", type=_count, default=1, help="faces at once (default: 1)")
 
 
 def _add_demo(commands: Any) -> None:
