@@ -40,7 +40,7 @@ def worker(options: argparse.Namespace) -> NoReturn:
     ]
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
-    os.execve(program, arguments, {**os.environ, "OUTPOST_WORKER_DIR": str(_folder(options))})
+    os.execve(program, arguments, {**os.environ, "OUTPOST_WORKER_DIR": str(_folder(options))})  # noqa: S606 - it is this process that becomes Ray's
 
 
 def face(options: argparse.Namespace) -> int:

@@ -14,11 +14,8 @@ from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub, patterns
 from outpost_lsp.dispatches.recording import ReplayAgent
-<<<<<<< HEAD
 from outpost_lsp.dispatches.remote_agent import RemoteAgent
-=======
 from outpost_lsp.dispatches.workflow import SharedBudget
->>>>>>> main
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.record import Declaration, NonBlank
