@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_serve_options(_command(commands, "serve", "run the language server"))
     _add_review(commands)
+    _add_audit(commands)
     _add_agent_commands(commands)
     _add_run_commands(commands)
     _add_settings_commands(commands)
@@ -137,7 +138,35 @@ def _add_review(commands: Any) -> None:
         "--baseline", metavar="SARIF", help="leave out what is in this earlier SARIF report, by fingerprint"
     )
     review.add_argument("--yes", "-y", action="store_true", help="do not ask before a review that costs money")
+    _add_executor(review)
+    review.add_argument(
+        "--detach", action="store_true", help="with ray: let the run go on there when this command is gone"
+    )
     _add_report_options(review)
+
+
+def _add_audit(commands: Any) -> None:
+    audit = _command(
+        commands,
+        "audit",
+        "review many repositories as a whole, one SARIF each",
+        options=("settings", "offline", "quiet"),
+    )
+    audit.add_argument("list", metavar="LIST", help="a file with a folder a line")
+    audit.add_argument("--output", metavar="DIR", default="audit", help="where the reports go (default: audit)")
+    audit.add_argument(
+        "--fail-on",
+        choices=SEVERITY_FLOORS,
+        default="error",
+        help="end with status 1 on findings this bad or worse (default: error)",
+    )
+    _add_executor(audit)
+
+
+def _add_executor(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--executor", choices=("local", "ray"), help="where the run is carried out (default: [runs] executor)"
+    )
 
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
@@ -156,6 +185,7 @@ def _add_agent_commands(commands: Any) -> None:
     run = _command(commands, "run", "give a configured agent a brief", options=every)
     run.add_argument("agent", metavar="AGENT", help="the agent's name in the configuration")
     run.add_argument("brief", metavar="BRIEF", help="what it has to do; - reads it from standard input")
+    _add_executor(run)
     run.add_argument("--apply", action="store_true", help="apply the changes it made when it succeeded")
     run.add_argument("--json", action="store_true", help="print the run as JSON")
     go_on = _command(commands, "continue", "go on with a conversation", options=every)
