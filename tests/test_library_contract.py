@@ -150,6 +150,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "redact": (),
         "warn": None,
         "diagnostic": None,
+        "conversation_home": None,
     },
     "Journal": {"path": None, "verbose": False, "replayable": True},
     "WorktreeSandboxProvider": {},

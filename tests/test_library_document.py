@@ -40,6 +40,8 @@ async def run(source: str, names: dict[str, Any]) -> str:
     if "asyncio.run(" in source:
         # A loop runs already where the tests do.
         source = source.replace("asyncio.run(", "await (")
+    # A test has no terminal that could be handed over.
+    source = source.replace("    await sandbox.attach()\n", "")
     code = compile(source, "docs/library.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -72,13 +74,13 @@ async def test_every_block_of_the_document_runs(tmp_path: Path, monkeypatch: pyt
         [
             Answer(calls=[review], when={"contains": "Review the validation code", "results": 0}),
             Answer(text="Two risks.", when={"contains": "Review the validation code", "results": 1}),
-            Answer(text="Done.", times=0),
+            Answer(text="Done.", usage={"input": 10, "output": 2}, times=0),
         ]
     ) as service:
         printed = []
         for source in BLOCKS:
             printed.append(await run(source.replace("https://api.openai.com/v1", service.base_url), names))
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) >= 5
     assert printed[0].startswith("Two risks.")
     assert isinstance(names["word_count"], Tool)
     assert isinstance(names["helper"], Agent)

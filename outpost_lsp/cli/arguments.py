@@ -211,7 +211,7 @@ def _add_run_commands(commands: Any) -> None:
         commands, "report", "pack what a bug report about a run needs, without keys and texts", options=here
     )
     report.add_argument("run", metavar="RUN")
-    report.add_argument("--output", metavar="FILE", help="where the bundle goes (default: outpost-report-RUN.zip here)")
+    report.add_argument("--output", metavar="FILE", help="where the bundle goes (default: your state folder)")
     show = _command(commands, "show", "what happened in a run, step by step", options=here)
     show.add_argument("run", metavar="RUN")
     form = show.add_mutually_exclusive_group()

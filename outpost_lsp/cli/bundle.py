@@ -28,6 +28,7 @@ from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
+from outpost_lsp.storage.private_files import private_folder
 from outpost_lsp.worktrees.git import git_version
 
 _PACKAGES: Final = ("pygls", "lsprotocol", "httpx", "pydantic", "anyio", "gitpython", "pathspec", "rich", "ruff")
@@ -111,7 +112,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 
 async def _bundle(options: argparse.Namespace) -> int:
-    async with opened(options) as (_, workspace):
+    async with opened(options) as (outpost, workspace):
         run = found_run(workspace, options.run)
         clean = cleaner(workspace, os.environ)
         contents = {
@@ -121,7 +122,13 @@ async def _bundle(options: argparse.Namespace) -> int:
             "run.json": _json(redacted_run(run, clean)),
             "journal.jsonl": _journal(workspace, run, clean),
         }
-    path = Path(options.output or f"outpost-report-{run.id}.zip")
+    if options.output is not None:
+        path = Path(options.output)
+    else:
+        # Not into the repository, where the next review would see it.
+        path = outpost.layout.state / "reports" / f"outpost-report-{run.id}.zip"
+        private_folder(path.parent)
+        path.unlink(missing_ok=True)
     _write(path, contents)
     print(f"wrote {path}: look through it before you give it to somebody; nothing was sent")
     return DONE

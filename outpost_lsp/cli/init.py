@@ -18,7 +18,14 @@ from outpost_lsp.cli.status import DONE
 from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.config.environment import user_file_path
 from outpost_lsp.config.files import read_user_file
-from outpost_lsp.config.first_settings import STARTER, FoundService, found_services, not_named_yet, with_services
+from outpost_lsp.config.first_settings import (
+    HEAD,
+    STARTER,
+    FoundService,
+    found_services,
+    not_named_yet,
+    with_services,
+)
 from outpost_lsp.config.sources import check_file
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration
@@ -62,7 +69,9 @@ def _texts(path: Path, found: Sequence[FoundService]) -> tuple[str | None, str, 
     except FileNotFoundError:
         old = None
     added = not_named_yet(file.tree, found)
-    return old, with_services(STARTER if old is None else old, file.tree, added), added
+    if old is None:
+        return None, HEAD + with_services("", {}, added) if added else STARTER, added
+    return old, with_services(old, file.tree, added), added
 
 
 def _write(path: Path, text: str) -> None:

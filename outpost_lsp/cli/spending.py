@@ -53,6 +53,8 @@ def csv_row(line: Spending) -> tuple[str, ...]:
     counts = (line.usage.input, line.usage.cached, line.usage.output)
     tokens = map(str, counts) if line.has_tokens else ("", "", "")
     cost = ("", "") if line.cost is None else (f"{line.cost.amount:.6f}", line.cost.currency)
+    if line.is_free:
+        cost = ("0", "")
     complete = line.usage.is_complete and (line.cost is None or line.cost.complete)
     return (line.day, line.agent, line.model, str(len(line.runs)), *tokens, str(complete).lower(), *cost)
 
@@ -99,7 +101,9 @@ def _together(lines: Sequence[Spending]) -> str:
 
 
 def _cost_text(lines: Iterable[Spending]) -> str:
-    costs = [line.cost for line in lines]
+    costs = [line.cost for line in lines if not line.is_free]
+    if not costs:
+        return "none"
     known = [cost for cost in costs if cost is not None]
     if not known:
         return UNKNOWN

@@ -20,8 +20,10 @@ _FIRST_MODELS: Final[Mapping[str, tuple[str, int | None]]] = {
 }
 """The model that is named first for each public service, and the most tokens of its answers where it needs a number."""
 
-STARTER: Final = """# Settings of outpost-lsp. `outpost-lsp config show` prints all of them and where each comes from.
-# Without a model the built-in, rule-based reviewer answers. A model of yours would be, for example:
+HEAD: Final = "# Settings of outpost-lsp. `outpost-lsp config show` prints all of them and where each comes from.\n"
+STARTER: Final = (
+    HEAD
+    + """# Without a model the built-in, rule-based reviewer answers. A model of yours would be, for example:
 #
 # default_model = "main"
 # [providers.service]
@@ -32,6 +34,7 @@ STARTER: Final = """# Settings of outpost-lsp. `outpost-lsp config show` prints 
 # provider = "service"
 # name = "gpt-5.5"
 """
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from outpost_lsp.decisions.retry_after import retry_after_ms
+from outpost_lsp.domain.retry_after import retry_after_ms
 from outpost_lsp.errors import OutpostError, configuration
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import acp
@@ -73,14 +74,15 @@ class AcpSession:
         agent: CliAgent,
         lease: Lease,
         *,
+        home: Path | None,
         resumed: str | None,
         fork: bool,
         failed: Callable[[OutpostError], None],
         touch: Callable[[], None],
         on_stderr: Callable[[Channel, str], None],
     ) -> AcpSession:
-        """Start the agent and begin, or take up, a session."""
-        process = await _started(agent, lease, on_stderr)
+        """Start the agent and begin, or take up, a session. `home` is where it keeps sessions; else the sandbox's."""
+        process = await _started(agent, lease, home, on_stderr)
         session = cls(agent, process, lease, failed=failed, touch=touch)
         try:
             async with asyncio.timeout(agent.startup_timeout_s):
@@ -246,8 +248,13 @@ class _Pipe:
         """The process is ended by whoever started it."""
 
 
-async def _started(agent: CliAgent, lease: Lease, on_stderr: Callable[[Channel, str], None]) -> LiveProcess:
+async def _started(
+    agent: CliAgent, lease: Lease, home: Path | None, on_stderr: Callable[[Channel, str], None]
+) -> LiveProcess:
     variables = {}
+    if home is not None:
+        await to_thread.run_sync(lambda: home.mkdir(mode=0o700, parents=True, exist_ok=True))
+        variables["HOME"] = str(home)
     for name in agent.variables:
         value = lease.variable(name)
         if value is None:

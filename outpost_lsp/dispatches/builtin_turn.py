@@ -109,7 +109,7 @@ class BuiltInTurns:
             on_receipt=options.on_receipt,
             spent=self._progress.usage,
             verbose=self._observation.verbose,
-            attribute_usage=options.prices is not None,
+            attribute_usage=options.prices is not None or options.shared is not None,
             read_only=repair,
         )
         self._observation.runtime = runtime

@@ -67,6 +67,7 @@ class CliTurns:
         self._budget = Budget(name, None, options.budget)
         self._session: AcpSession | None = None
         self._runtime: TurnRuntime | None = None
+        self._home = options.conversation_home
         self._failure: asyncio.Future[None] | None = None
         self._is_muted = False
 
@@ -74,6 +75,9 @@ class CliTurns:
         """One turn, from a prompt to an answer; a person's text that arrives meanwhile is part of it (STEER-14)."""
         progress, options = self._progress, self._options
         runtime = self._runtime = self._made_runtime(sandbox, repair=repair)
+        if self._home is None and sandbox.layout is not None:
+            # The sandbox's own home is gone with it, and with it what a conversation could go on from.
+            self._home = sandbox.layout.agents
         self._observation.runtime = runtime
         self._is_muted = False
         started = time.monotonic()
@@ -149,6 +153,7 @@ class CliTurns:
         self._session = session = await AcpSession.open(
             self.agent,
             runtime.lease,
+            home=self._home,
             resumed=known or (None if continuation is None else continuation.id),
             fork=known is None and continuation is not None and continuation.fork,
             failed=self._fail,
@@ -285,7 +290,7 @@ class CliTurns:
             on_receipt=self._options.on_receipt,
             spent=self._progress.usage,
             verbose=self._observation.verbose,
-            attribute_usage=self._options.prices is not None,
+            attribute_usage=self._options.prices is not None or self._options.shared is not None,
             read_only=repair,
         )
 

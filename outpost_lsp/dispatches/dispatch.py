@@ -45,6 +45,7 @@ _SANDBOX_SETTINGS: Final = frozenset(
         "sandbox_provider",
         "sandbox",
         "workspace",
+        "conversation_home",
         "copies",
         "hooks",
         "limits",
@@ -88,6 +89,7 @@ async def dispatch(
     redact: Sequence[str | re.Pattern[str]] = (),
     warn: Callable[[str], None] | None = None,
     diagnostic: Callable[[str], None] | None = None,
+    conversation_home: str | Path | None = None,
     ask: Ask | None = None,
     on_receipt: Callable[[Receipt], None] | None = None,
     dispatch_id: str | None = None,
@@ -98,7 +100,8 @@ async def dispatch(
     agent changed something. With `branch` it is a workspace on a branch, which `guard`, `copies`, `hooks` and `limits`
     shape; with `workspace` one that is open already, and `repository` is `None` or lies in the same checkout. `observe`
     is called synchronously with every agent event; `on_receipt` with every accounted request. `settle_s` is left to an
-    external agent after its text held a marker of `until`. `budget` limits the tokens of this dispatch, or is a
+    external agent after its text held a marker of `until`; `conversation_home` is its home folder, where it keeps its own
+    conversations, by default one for the repository in the state folder. `budget` limits the tokens of this dispatch, or is a
     `WorkflowBudget` that several dispatches share. Cancelling the awaiting task stops the agent's model
     requests and commands and those of every subagent, and returns only when they are gone.
 
@@ -161,6 +164,7 @@ async def dispatch(
         redact=masks,
         warn=warn or _ignore,
         diagnostic=diagnostic or _ignore,
+        conversation_home=_absolute(conversation_home),
         ask=ask,
         on_receipt=on_receipt,
         dispatch_id=dispatch_id or uuid.uuid4().hex,
@@ -197,6 +201,7 @@ async def dispatch(
         "redact": redact,
         "warn": warn,
         "diagnostic": diagnostic,
+        "conversation_home": conversation_home,
         "ask": ask,
         "on_receipt": on_receipt,
     }
@@ -251,6 +256,10 @@ def _budget(
         return Budget("the workflow", ceilings=() if shared is None else (shared,))
     limits = value if isinstance(value, UsageLimits) else UsageLimits(**value)
     return Budget("the run", limits)
+
+
+def _absolute(folder: str | Path | None) -> Path | None:
+    return None if folder is None else Path(folder).absolute()
 
 
 def _ignore(_text: str) -> None:

@@ -81,6 +81,7 @@ class DispatchOptions:
     redact: tuple[re.Pattern[str], ...]
     warn: Callable[[str], None]
     diagnostic: Callable[[str], None]
+    conversation_home: Path | None
     ask: Ask | None
     on_receipt: Callable[[Receipt], None] | None
     dispatch_id: str

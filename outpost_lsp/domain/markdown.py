@@ -9,7 +9,6 @@ reader that shows none.
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -154,6 +153,9 @@ def _safe_text(text: str) -> str:
 
 def _without_hidden(match: re.Match[str]) -> str:
     """A character reference; escaped when a reader would turn it into what `visible` takes out."""
+    # Its table of names is large, and few texts hold a reference.
+    import html
+
     slashes, reference = match.groups()
     if len(slashes) % 2 or not any(_is_hidden(char) for char in html.unescape(reference)):
         return match.group()
@@ -172,6 +174,9 @@ def _may_link(destination: str, bracket: str) -> bool:
     if destination.startswith("<"):
         # Readers differ in where such a destination ends.
         return False
+    # Its table of names is large, and few texts hold a link.
+    import html
+
     address = html.unescape(destination).replace("\\", "")
     if address.lower().startswith("https://"):
         return True

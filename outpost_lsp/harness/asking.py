@@ -26,7 +26,7 @@ from outpost_lsp.domain.model import Completed, ModelRequest, ModelResult, Reaso
 from outpost_lsp.domain.record import describe
 from outpost_lsp.domain.usage import UNKNOWN, Usage, usage_from_report
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.harness.cancellation import checkpoint
+from outpost_lsp.harness.cancellation import breathe, checkpoint
 from outpost_lsp.harness.context import SUMMARY_SYSTEM, rendered, summarize_history, truncate_tool_results
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
     # A response that arrives after cancellation is discarded and not counted (LOOP-18).
     await checkpoint()
     loop.account(_checked(result.usage), source, request.model)
+    await breathe()
     if runtime.verbose:
         loop.emit(ModelResponseEvent(response=_result_json(result)))
     answered = result.model or request.model

@@ -11,6 +11,11 @@ import asyncio
 import anyio.lowlevel
 
 
+async def breathe() -> None:
+    """Let others run between two pieces of work, so that one answer with much in it does not hold up an editor."""
+    await asyncio.sleep(0)
+
+
 async def checkpoint() -> None:
     """Let others run, and raise when this task was asked to end, even if somebody caught the first notice."""
     await anyio.lowlevel.checkpoint()

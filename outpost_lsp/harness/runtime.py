@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import anyio.to_thread
 
 from outpost_lsp.domain.event import Event, UsageEvent, UsageSource
 from outpost_lsp.domain.message import History, Message
@@ -23,6 +25,9 @@ from outpost_lsp.harness.gate import Asking
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.transcript import Mask, Transcript
+
+_WRITTEN_AT_ONCE: Final = 200_000
+"""Characters of tool results that take about a millisecond to encode and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,13 @@ class Memory:
             self._plain.append(message)
         else:
             self.transcript.append(message)
+
+    async def append_results(self, message: Message) -> None:
+        """Add the results of tools. Many long ones are encoded and written off the event loop, which serves an editor."""
+        if self.transcript is not None and sum(len(result.content) for result in message.results) > _WRITTEN_AT_ONCE:
+            await anyio.to_thread.run_sync(self.transcript.append, message)
+        else:
+            self.append(message)
 
     def compact(self, messages: Sequence[Message]) -> None:
         """Put a shorter history in place."""

@@ -26,7 +26,7 @@ from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.tool import OBSERVABLE, InvalidInputError, Tool, ToolContext, ToolOutput
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.harness.cancellation import checkpoint
+from outpost_lsp.harness.cancellation import breathe, checkpoint
 from outpost_lsp.harness.gate import inside
 from outpost_lsp.harness.hooks import HookInput, run_hook, tool_output
 from outpost_lsp.sandbox.lease import BorrowedLease
@@ -73,10 +73,17 @@ class ToolCall:
 
 async def run_calls(loop: Loop, blocks: Sequence[ToolCallBlock]) -> tuple[ToolResultBlock, ...]:
     """Carry out the calls of one answer and give their results in call order."""
-    calls = [await _prepared(loop, block) for block in blocks]
+    calls = []
+    for block in blocks:
+        calls.append(await _prepared(loop, block))
+        await breathe()
     for group in _groups(calls):
         await _run_group(loop, [call for call in group if call.output is None])
-    return tuple([await _completed(loop, call) for call in calls])
+    results = []
+    for call in calls:
+        results.append(await _completed(loop, call))
+        await breathe()
+    return tuple(results)
 
 
 # Preparation

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic_core import from_json
 
+from outpost_lsp.domain.retry_after import retry_after_ms
 from outpost_lsp.errors import FaultCode, OutpostError
-from outpost_lsp.models.retry import LONGEST_WAIT_S, LastingError, reset_time, retry_after_s
+from outpost_lsp.models.retry import LONGEST_WAIT_S, LastingError, reset_time
 
 if TYPE_CHECKING:
     import httpx
@@ -100,9 +101,9 @@ class Faults:
             details["reason"] = CONTEXT_LENGTH
             return self._fault("provider", f"HTTP {status}", _FULL_CONTEXT, details)
         hint = _HINTS.get(status, "the service failed" if status >= 500 else "the service did not accept the request")
-        asked = retry_after_s(retry_after, now)
-        if asked is not None:
-            details["retryAfterMs"] = round(asked * 1000)
+        asked_ms = retry_after_ms(retry_after, now)
+        if asked_ms is not None:
+            details["retryAfterMs"], asked = asked_ms, asked_ms / 1000
             if status == 429 or asked > LONGEST_WAIT_S:
                 details["resetAt"] = reset_time(asked, now)
             if asked > LONGEST_WAIT_S:

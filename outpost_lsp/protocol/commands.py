@@ -390,7 +390,12 @@ class CommandShape:
 
 
 COMMANDS: Final[dict[str, CommandShape]] = {
-    "outpost.review": CommandShape(ReviewParams, RunResult, "review a scope and publish what is found"),
+    "outpost.review": CommandShape(
+        ReviewParams,
+        RunResult,
+        "review a scope and publish what is found; before the scope `workspace` with a model that has a price, an estimate "
+        "is shown and asked about (`window/showMessageRequest`), and without a yes nothing starts (`aborted`)",
+    ),
     "outpost.coordinate": CommandShape(CoordinateParams, RunResult, "start the agent that delegates on a brief"),
     "outpost.dispatch": CommandShape(DispatchParams, RunResult, "start any configured agent on a brief"),
     "outpost.fix": CommandShape(FixParams, RunResult, "let an agent fix a finding"),

@@ -80,7 +80,8 @@ _EDITOR: Final = f"""\
 
 - Findings are diagnostics: source `outpost`, `code` the finding's slug, `data` = `{{ findingId, runId, stale? }}`, with the
   document's version while it is open. They follow edits; a finding whose text was edited is a hint while at least half
-  of the quote is left, and comes back when the text does.
+  of the quote is left, and comes back when the text does. One whose suggestion stands in its place, or whose fix by an
+  agent was applied, is `fixed` and no diagnostic any more.
 - Code actions on a finding: apply its suggestion (`quickfix`, preferred), fix it with an agent, dismiss it. On any place:
   review the selection or the file (`{REVIEW_ACTION_KIND}`).
 - A code lens on the first line of a file with findings counts them and reviews again; a hover shows their detail.

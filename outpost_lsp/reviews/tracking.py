@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, quote_places
-from outpost_lsp.domain.finding import Finding, Suggestion, TextReplacement
+from outpost_lsp.domain.finding import Finding, Span, Suggestion, TextReplacement
 
 LEAST_LEFT: Final = 0.5
 """A stale finding is shown while at least this share of its quote is still there."""
@@ -34,6 +34,8 @@ class TrackedFinding:
     left: float = 1.0
     twins: int = 1
     """The fewest equal texts that the file held while the quote was whole."""
+    is_settled: bool = False
+    """Whether the suggestion's text stands where the quote stood."""
 
     @property
     def is_stale(self) -> bool:
@@ -45,19 +47,28 @@ class TrackedFinding:
         """Whether so much of the quote is gone that it is not shown at the code any more."""
         return self.left < LEAST_LEFT
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its quote is gone because somebody applied what settles it; a quote that is back says otherwise."""
+        return self.is_stale and (self.is_settled or self.finding.status == "fixed")
+
     def shown(self, source: SourceText | None) -> Finding:
         """The finding as it is now, in this text."""
         if source is None:
             return self.finding
         span = source.span(self.start, self.end)
+        if self.is_fixed:
+            return self.finding.model_copy(update={"span": span, "status": "fixed", "suggestion": None})
         if self.is_stale:
             detail = f"*{_STALE}*\n\n{self.finding.detail}".rstrip()
             return self.finding.model_copy(
                 update={"span": span, "status": "stale", "severity": "hint", "detail": detail, "suggestion": None}
             )
-        if span == self.finding.span:
+        status = "open" if self.finding.status == "fixed" else self.finding.status
+        if span == self.finding.span and status == self.finding.status:
             return self.finding
-        return self.finding.model_copy(update={"span": span, "suggestion": self._moved_suggestion(source)})
+        suggestion = self._moved_suggestion(source)
+        return self.finding.model_copy(update={"span": span, "suggestion": suggestion, "status": status})
 
     def _moved_suggestion(self, source: SourceText) -> Suggestion | None:
         """The suggestion at the new place; its edits keep their distance from the quote in lines."""
@@ -96,7 +107,13 @@ def place(finding: Finding, source: SourceText) -> TrackedFinding:
         return TrackedFinding(finding, anchor.start, anchor.end, twins=anchor.count)
     start = min(_offset(source, finding.span.start_line, finding.span.start_character), len(source.text))
     end = min(max(_offset(source, finding.span.end_line, finding.span.end_character), start), len(source.text))
-    return TrackedFinding(finding, start, end, min(share_left(finding.quote, source.text[start:end]), 0.999))
+    tracked = TrackedFinding(finding, start, end, min(share_left(finding.quote, source.text[start:end]), 0.999))
+    replacement = (_replacement(finding) or "").strip()
+    if replacement and source.text.startswith(replacement, start):
+        after = start + len(replacement)
+        if not (source.text[after : after + 1].isalnum() and replacement[-1].isalnum()):
+            tracked.end, tracked.is_settled = after, True
+    return tracked
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +177,38 @@ def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText) -> None:
         # No equal text was lost, so this one is the finding's own, even when it was moved far away.
         # Never more twins than before: copies that come and go must not cost the finding its return.
         one.start, one.end, one.left, one.twins = anchor.start, anchor.end, 1.0, min(one.twins, anchor.count)
+        one.is_settled = False
         return
     one.start, one.end = start, end
     one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)
+    replacement = _replacement(one.finding)
+    one.is_settled = replacement is not None and replacement.split() == new.text[start:end].split()
+
+
+def _replacement(finding: Finding) -> str | None:
+    """What stands in place of the quote once the suggestion is applied; `None` when that cannot be told."""
+    edits = finding.suggestion.edits if finding.suggestion is not None else ()
+    if not edits:
+        return None
+    quote, span, text, position = SourceText(finding.quote), finding.span, "", 0
+    for edit in sorted(edits, key=lambda one: (one.span.start_line, one.span.start_character)):
+        start = _within(quote, span, edit.span.start_line, edit.span.start_character)
+        end = _within(quote, span, edit.span.end_line, edit.span.end_character)
+        if start is None or end is None or start < position:
+            # It reaches beyond the quote; white space around it aside, the new text is all there is then.
+            return edits[0].text if len(edits) == 1 else None
+        text += quote.text[position:start] + edit.text
+        position = end
+    return text + quote.text[position:]
+
+
+def _within(quote: SourceText, span: Span, line: int, character: int) -> int | None:
+    """The offset in the quote of a place in the file; `None` for one outside."""
+    line -= span.start_line
+    if not 0 <= line < len(quote.line_starts):
+        return None
+    offset = quote.line_starts[line] + (character - span.start_character if line == 0 else character)
+    return offset if quote.line_starts[line] <= offset <= len(quote.text) else None
 
 
 def _nearest(source: SourceText, quote: str, offset: int) -> Anchor | None:

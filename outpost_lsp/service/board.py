@@ -176,6 +176,13 @@ class FindingBoard:
         self._touched(finding.path)
         return self._now(finding_id)
 
+    def mark_fixed(self, finding_id: str) -> None:
+        """What settles a finding was applied: it counts as fixed while its quote is not there."""
+        finding = self._known(finding_id)
+        self._store.put([finding.model_copy(update={"status": "fixed"})])
+        self._files[finding.path][finding_id].finding = self._store.get(finding_id) or finding
+        self._touched(finding.path)
+
     def follow_dismissals(self, *, shared: bool) -> tuple[str, ...]:
         """Share dismissals with everybody who has the repository, or keep them; what in theirs was not understood."""
         before = self.dismissals.of_the_team()

@@ -70,6 +70,8 @@ class Assignment:
     """Single limits of the agent that are replaced; it was built with them."""
     is_replay: bool = False
     """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
+    is_quiet: bool = False
+    """What is found is kept by the run and not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     settings = workspace.settings
     agent = assignment.agent
     handle.note(*agent.notes)
-    publish = _keep_quiet if assignment.is_replay else workspace.board.publish
-    observer = RunObserver(handle, outpost.tell, publish, agent.prices)
+    publish = _keep_quiet if assignment.is_replay or assignment.is_quiet else workspace.board.publish
+    is_shared = bool(Allowance.of(settings.budget.per_day))
+    observer = RunObserver(handle, outpost.tell, publish, agent.prices, is_shared=is_shared)
     sinks: list[Sink] = [observer]
     if not assignment.is_replay:
         sinks += _followers(workspace, handle, agent)
@@ -162,7 +165,7 @@ def _followers(workspace: Workspace, handle: RunHandle, agent: AgentRun | Carrie
 
 
 def _keep_quiet(_finding: Finding) -> None:
-    """A replay shows nothing anew."""
+    """Nothing is shown anew."""
 
 
 class _Watched:
@@ -183,9 +186,9 @@ class _Watched:
         async with self._provider.open(folder, run_id) as sandbox:
             if sandbox.snapshot is not None:
                 self._handle.snapshot = sandbox.snapshot.commit
-                self._workspace.runs.save_details(
-                    run_id, {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
-                )
+                known = self._workspace.runs.details(run_id)
+                opened = {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
+                self._workspace.runs.save_details(run_id, known | opened)
                 self._handle.update(base=sandbox.snapshot.head)
             try:
                 yield sandbox

@@ -22,6 +22,7 @@ from outpost_lsp.errors import configuration
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
 from outpost_lsp.service.carrying import Assignment, carry, replayed
 from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.rechecking import review_again
 from outpost_lsp.service.timeline import timeline
 from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.tools.findings import FindingScope
@@ -46,9 +47,13 @@ class PlannedDispatch:
     unsaved: Mapping[str, str] = field(default_factory=dict)
     continuation: Continuation | None = None
     limits: Mapping[str, Any] | None = None
+    finding_id: str | None = None
+    """The finding that it is to settle."""
 
     async def perform(self, handle: RunHandle) -> None:
         """The run's job."""
+        if self.finding_id is not None:
+            self.workspace.runs.save_details(handle.run.id, {"finding": self.finding_id})
         async with self.outpost.place(self.workspace, handle):
             scope = FindingScope(run_id=handle.run.id, agent=self.agent, dismissed=self.workspace.board.dismissal_of)
             assignment = Assignment(
@@ -59,6 +64,8 @@ class PlannedDispatch:
                 limits=self.limits,
             )
             result = await carry(self.outpost, self.workspace, handle, assignment)
+            if self.finding_id is not None:
+                await review_again(self.outpost, self.workspace, handle, self.finding_id)
             handle.finish("succeeded", text=result.text)
 
 
@@ -127,6 +134,7 @@ async def plan_fix(
         title=one_line(f"Fix {finding.path}:{finding.span.start_line + 1}: {finding.title}", _TITLE_LENGTH),
         brief=brief,
         unsaved=unsaved,
+        finding_id=finding_id,
     )
 
 

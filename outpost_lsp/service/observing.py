@@ -39,7 +39,10 @@ _QUIET: Final = (TextDeltaEvent, UsageEvent, WarningEvent)
 
 
 class RunObserver:
-    """Follows one run. `publish` takes each accepted finding to the workspace."""
+    """Follows one run. `publish` takes each accepted finding to the workspace.
+
+    With `is_shared` other runs and processes count on the record at every receipt, because a ceiling is common to them.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,14 @@ class RunObserver:
         tell: Callable[[Signal], None],
         publish: Callable[[Finding], None],
         prices: ModelPriceTable | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._handle = handle
         self._tell = tell
         self._publish = publish
         self._prices = prices
+        self._is_shared = is_shared
         self._agents: dict[str | None, str] = {None: handle.run.agent}
 
     def __call__(self, observation: Observation) -> None:
@@ -77,7 +83,10 @@ class RunObserver:
         changes: dict[str, object] = {"usage": receipt.total, "cost": cost}
         if receipt.source != "decision" and receipt.model not in run.models:
             changes["models"] = (*run.models, receipt.model)
-        self._handle.record(**changes)
+        if self._is_shared:
+            self._handle.record(**changes)
+        else:
+            self._handle.count(**changes)
         self._tell(
             Used(
                 run_id=run.id,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio import to_thread
 
+from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.landing import ApplyConflict, FileOperation
 from outpost_lsp.domain.run import ChangeCount, Disposition, Run
 from outpost_lsp.errors import OutpostError, configuration
@@ -120,6 +121,7 @@ async def apply(
         return ApplyOutcome(False, needs_own_accept=chosen.needs_own_accept)
     applied = [each.file.path for each in chosen.versions]
     _remember_applied(workspace, run.id, chosen.versions, hunks)
+    _note_fixed(workspace, run.id, applied)
     if _is_settled(workspace, run.id, versions):
         await _settle(workspace, run.id, "applied")
     files = tuple(sorted({*(operation.path for operation in landing.operations), *landing.already} & set(applied)))
@@ -190,6 +192,16 @@ def _remember_applied(
         ids = [hunk.id for hunk in each.hunks if hunks is None or hunk.id in hunks]
         known[each.file.path] = sorted({*known.get(each.file.path, ()), *ids})
     workspace.runs.save_details(run_id, details | {"applied": known})
+
+
+def _note_fixed(workspace: Workspace, run_id: str, applied: Sequence[str]) -> None:
+    """Mark the finding that a run was to settle, once what it changed in the finding's file is applied."""
+    finding_id = workspace.runs.details(run_id).get("finding")
+    finding = workspace.finding(finding_id) if isinstance(finding_id, str) else None
+    if finding is not None and finding.path in applied:
+        workspace.board.mark_fixed(finding.id)
+        for kept in workspace.runs.details(run_id).get("remains") or ():
+            workspace.board.publish(Finding.model_validate(kept))
 
 
 def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersions]) -> bool:

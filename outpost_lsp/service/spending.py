@@ -39,6 +39,11 @@ class Spending:
         """Whether any tokens were reported: with none, and not all reported, the tokens are unknown."""
         return self.usage.is_complete or any(self.usage.count(name) for name in COUNTERS)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing was used for certain, as by the built-in rules."""
+        return self.usage.is_complete and not any(self.usage.count(name) for name in COUNTERS)
+
 
 def spending(runs: Iterable[Run], journal_of: Mapping[str, Path], prices: ModelPriceTable | None) -> list[Spending]:
     """The lines of all runs, by day, agent and model. `journal_of` gives the journal of a run by its id."""

@@ -55,7 +55,7 @@ class FindingView:
         found = []
         for group in groups:
             one = group[0]
-            if one.left == 1 and len(group) == 1 and one.finding.status != "dismissed" and not may_be_dismissed:
+            if one.left == 1 and len(group) == 1 and one.finding.status == "open" and not may_be_dismissed:
                 first, last = bisect_right(starts, one.start) - 1, bisect_right(starts, one.end) - 1
                 found.append(Standing(one.finding, first, one.start - starts[first], last, one.end - starts[last]))
             elif not one.is_withdrawn and (shown := self.merged(group, path)).status in ("open", "stale"):
@@ -75,7 +75,8 @@ class FindingView:
 
     def of(self, tracked: TrackedFinding, path: str) -> Finding:
         """One finding as it is now."""
-        finding = tracked.shown(self._texts[path]) if not tracked.is_withdrawn else _withdrawn(tracked.finding)
+        is_gone = tracked.is_withdrawn and not tracked.is_fixed
+        finding = _withdrawn(tracked.finding) if is_gone else tracked.shown(self._texts[path])
         if finding.status != "dismissed" and not self._dismissals.may_speak_of(path):
             return finding
         dismissal, is_in_force = self._dismissals.of(finding)

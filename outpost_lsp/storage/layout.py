@@ -38,6 +38,11 @@ class RepositoryLayout:
     """What was moved out of the way instead of being deleted."""
     worktrees: Path
 
+    @property
+    def agents(self) -> Path:
+        """The home folder of external agents: their own conversations outlive the runs. Not made before it is needed."""
+        return self.state / "conversations" / "agents"
+
     def findings_of(self, folder: Path) -> Path:
         """The folder with the findings of one checkout: linked worktrees show other text at the same path."""
         return private_folder(self.findings / folder_name(folder))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from anyio import to_thread
+
 from outpost_lsp.domain.globs import path_glob
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.tool import Tool, ToolContext, ToolOutput, Toolset
 from outpost_lsp.tools.refusals import answering_refusals, failure
-from outpost_lsp.tools.text_files import lines_of, read_text
+from outpost_lsp.tools.text_files import TextFile, lines_of, read_text
 
 LINE_LIMIT: Final = 2_000
 """Lines shown at once, and characters shown of one line."""
@@ -17,6 +19,9 @@ LISTING_LIMIT: Final = 1_000
 
 _SHOWN_LIMIT: Final = 95_000
 """Characters shown at once; a longer result would lose its end, and with it the note where to go on."""
+
+_NUMBERED_ON_THE_LOOP: Final = 20_000
+"""Characters of a file whose lines are cut and numbered within a millisecond; longer files go to a thread."""
 
 _READ_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -80,13 +85,19 @@ def file_tools() -> Toolset:
 
 async def _read_file(value: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     file = await read_text(context.sandbox.files, value["path"])
+    first, limit = int(value.get("offset", 1)), int(value.get("limit", LINE_LIMIT))
+    if len(file.text) <= _NUMBERED_ON_THE_LOOP:
+        return _numbered(file, first, limit)
+    return await to_thread.run_sync(_numbered, file, first, limit)
+
+
+def _numbered(file: TextFile, first: int, limit: int) -> ToolOutput:
     lines = lines_of(file.text)
-    first = int(value.get("offset", 1))
     if first > max(1, len(lines)):
         return failure(f"{file.path} has {_lines(len(lines))}; there is no line {first}")
     if not lines:
         return ToolOutput("(empty file)")
-    shown = _that_fit(lines[first - 1 : first - 1 + int(value.get("limit", LINE_LIMIT))])
+    shown = _that_fit(lines[first - 1 : first - 1 + limit])
     last = first + len(shown) - 1
     width = len(str(last))
     text = "\n".join(f"{number:>{width}}\t{line}" for number, line in enumerate(shown, first))

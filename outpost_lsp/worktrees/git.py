@@ -188,7 +188,7 @@ async def _run(
     try:
         process = await _start(arguments, variables, directory, has_input=stdin is not None)
     except FileNotFoundError as error:
-        if directory is not None and error.filename == str(directory):
+        if directory is not None and not await to_thread.run_sync(directory.is_dir):
             raise OutpostError("workspace", f"The folder {directory} is gone.") from error
         raise OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.") from error
     except OSError as error:

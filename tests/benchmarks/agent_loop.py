@@ -26,6 +26,7 @@ def contestants(peers: str | None) -> dict[str, tuple[str, str, dict[str, str]]]
         "plain httpx + route": (sys.executable, "plain_httpx.py", {"ROUTED": "1"}),
         "outpost": (sys.executable, "outpost.py", {}),
         "outpost + routing": (sys.executable, "outpost.py", {"ROUTED": "1"}),
+        "outpost + everything": (sys.executable, "outpost.py", {"ROUTED": "1", "EVERYTHING": "1"}),
     }
     if peers is not None:
         found["pydantic-ai"] = (peers, "peer_pydantic_ai.py", {})

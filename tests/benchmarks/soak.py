@@ -32,7 +32,7 @@ class Holdings:
         folder = Path(f"/proc/{process_id}")
         fields = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
         threads = [one.name for one in (folder / "task").iterdir()]
-        children = sum(len((folder / "task" / one / "children").read_text().split()) for one in threads)
+        children = sum(_children(folder / "task" / one) for one in threads)
         memory = int(fields["VmRSS"].split()[0]) / 1024
         return cls(memory, len(list((folder / "fd").iterdir())), len(threads), children)
 
@@ -47,6 +47,14 @@ class Holdings:
                 since = time.monotonic()
             held = now
         return held
+
+
+def _children(thread: Path) -> int:
+    try:
+        return len((thread / "children").read_text().split())
+    except OSError:
+        # The thread ended while it was looked at.
+        return 0
 
 
 def project(folder: Path) -> Path:

@@ -45,7 +45,8 @@ def test_a_bundle_holds_settings_record_journal_and_versions_and_no_key_home_or_
         ended = program("report", run["id"][:20], cwd=project.path, THE_KEY=KEY)
     assert ended.status == 0, ended.err
     assert "nothing was sent" in ended.out
-    file = project.path / f"outpost-report-{run['id']}.zip"
+    file = Path(program.environment["OUTPOST_STATE_DIR"]) / "reports" / f"outpost-report-{run['id']}.zip"
+    assert str(file) in ended.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     found = contents(file)
     assert set(found) == {"ABOUT.txt", "versions.json", "settings.json", "run.json", "journal.jsonl"}
@@ -62,7 +63,7 @@ def test_a_bundle_holds_settings_record_journal_and_versions_and_no_key_home_or_
     assert settings["providers.other.base_url"] == "https://[a host]/v1"
     assert settings["providers.loopback.api_key_env"] == "THE_KEY"
     assert settings["agents.careful.instructions"] == "[19 characters]"
-    again = program("report", run["id"], cwd=project.path, THE_KEY=KEY)
+    again = program("report", run["id"], "--output", str(file), cwd=project.path, THE_KEY=KEY)
     assert again.status == 2
     assert "is there already" in again.err
 

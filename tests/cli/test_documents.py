@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outpost_lsp.cli.arguments import parse
+from outpost_lsp.config.files import read_settings_file
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -70,3 +71,9 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert f".venv/bin/pip install -q -e '.[dev]' && .venv/bin/{tests}" in readme
     assert "-e '.[dev]'" in script
     assert f"/{tests}" in script.replace('"', "")
+
+
+def test_the_projects_own_review_reads_everything_but_keys_of_tests_and_lock_files() -> None:
+    loaded = read_settings_file(ROOT / "outpost.toml")
+    assert loaded.fault is None
+    assert loaded.tree == {"review": {"exclude": ["**/*.lock", "tests/**/*.key"]}}

@@ -398,6 +398,20 @@ async def test_CONV_a_conversation_is_its_session_and_goes_on_where_it_can_load_
     assert unknown.code == "provider"
 
 
+async def test_CONV_its_home_outlives_the_run_so_that_it_finds_its_conversations_again(
+    stage: Stage, notes: Path, tmp_path: Path
+) -> None:
+    first = await stage.run(external(notes), "do: environment")
+    second = await stage.run(external(notes), "do: environment")
+    home = Path(json.loads(first.text)["HOME"])
+    assert Path(json.loads(second.text)["HOME"]) == home
+    assert home.is_relative_to(stage.layout.state)
+    assert home.stat().st_mode & 0o777 == 0o700
+    mine = tmp_path / "of" / "mine"
+    third = await stage.run(external(notes), "do: environment", conversation_home=mine)
+    assert (Path(json.loads(third.text)["HOME"]), mine.is_dir()) == (mine, True)
+
+
 async def test_CONV_it_is_forked_where_it_can_be(stage: Stage, notes: Path) -> None:
     first = await stage.run(external(notes, "fork"), "first")
     second = await stage.run(external(notes, "fork"), "second", continuation=Continuation(first.conversation or "", fork=True))  # fmt: skip

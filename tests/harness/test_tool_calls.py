@@ -469,3 +469,21 @@ async def test_the_decorator_makes_a_tool_of_a_function(stage: Stage) -> None:
     assert got[0] == ("3 for call-1", False)
     assert got[1][1]
     assert got[2][1]
+
+
+async def test_an_answer_with_many_calls_lets_others_run_between_them(stage: Stage) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.ensure_future(others())
+    try:
+        await results(stage, *[("nothing", {})] * 60, tools=[echo])
+    finally:
+        ticking.cancel()
+    # Preparing and completing a call wait for nothing by themselves.
+    assert turns >= 120

@@ -110,6 +110,12 @@ async def test_a_finding_is_fixed_by_an_agent(changed: RealRepository, service: 
         [finding] = (await server.command("outpost.findings"))["findings"]
         run = (await server.command("outpost.fix", {"findingId": finding["id"], "wait": True}))["run"]
         assert (run["kind"], run["status"], run["disposition"]) == ("fix", "succeeded", "pending")
+        assert (await server.command("outpost.findings"))["findings"][0]["status"] == "open"
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
+        await server.notification("textDocument/publishDiagnostics", lambda params: params["diagnostics"] == [])
+        [fixed] = (await server.command("outpost.findings", {"status": "fixed"}))["findings"]
+        assert fixed["id"] == finding["id"]
+        assert "suggestion" not in fixed
         fault = await server.command_fault("outpost.fix", {"findingId": "nothing"})
         assert fault["code"] == -32602
         assert "findingId" in fault["message"]

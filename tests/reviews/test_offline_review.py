@@ -207,6 +207,16 @@ async def test_a_workspace_is_reviewed_as_it_stands(desk: Desk) -> None:
     assert all(finding.in_diff is None for finding in review.findings)
 
 
+async def test_habits_are_warnings_where_a_change_brings_them_and_information_in_code_that_stands(desk: Desk) -> None:
+    text = "def price(x, ask):\n    try:\n        return ask(x)\n    except:\n        return hash(x) is 'a'\n"
+    desk.repository.write("shop/prices.py", text)
+    habit, fault = "bare-except", "is-literal"
+    brought = {(code, severity) for path, code, severity in (await desk.review()).short if path == "shop/prices.py"}
+    assert {(habit, "warning"), (fault, "error")} <= brought
+    standing = {(code, severity) for path, code, severity in (await desk.review("workspace")).short}
+    assert {(habit, "information"), (fault, "error")} <= standing
+
+
 async def test_a_selection_is_reviewed_within_its_lines(desk: Desk) -> None:
     span = Span(start_line=7, start_character=0, end_line=9, end_character=0)
     inside = await desk.review("selection", paths=("shop/cart.py",), span=span)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,15 @@ def finding(text: str, quote: str, *, number: int = 1, suggestion: Suggestion | 
         fingerprint=fingerprint("a.py", "c", anchor.text, anchor.ordinal),
         suggestion=suggestion,
     )
+
+
+def with_suggestion(text: str, quote: str, replacement: str, *, of: str = "") -> Finding:
+    """A finding that suggests to replace its quote, or the part `of` it."""
+    made = finding(text, quote)
+    anchor = find_quote(text, of or quote)
+    assert isinstance(anchor, Anchor)
+    edits = (TextReplacement(span=anchor.span, text=replacement),)
+    return made.model_copy(update={"suggestion": Suggestion(title="Fix", edits=edits)})
 
 
 def moved(tracked: TrackedFinding, old: str, new: str) -> Finding:
@@ -104,6 +114,39 @@ def test_a_suggestion_moves_with_its_finding() -> None:
     shown = moved(tracked, TEXT, new)
     assert shown.suggestion is not None
     assert quoted(new, shown.suggestion.edits[0].span) == "compute"
+
+
+@pytest.mark.parametrize(
+    ("replacement", "text", "status"),
+    [
+        ("total = 1", "above\ntotal = 1\n", "fixed"),
+        ("total  =  1", "above\ntotal = 1\n", "fixed"),
+        ("", "above\n\n", "fixed"),
+        ("total = 1", "above\ntotal = 12\n", "stale"),
+        ("total = 1", "above\n\n", "stale"),
+        ("of:amount", "above\ntotal = amount + 1\n", "fixed"),
+        ("of:amount", "above\ntotal = other + 1\n", "stale"),
+    ],
+)
+def test_a_finding_whose_suggestion_stands_in_its_place_is_fixed_and_open_again_after_undo(
+    replacement: str, text: str, status: str
+) -> None:
+    before = "above\ntotal = count + 1\n"
+    of = "count" if replacement.startswith("of:") else ""
+    found = with_suggestion(before, "total = count + 1", replacement.removeprefix("of:"), of=of)
+    tracked = place(found, SourceText(before))
+    changed = edit_between(before, text)
+    back = edit_between(text, before)
+    assert changed is not None
+    assert back is not None
+    follow([tracked], changed, SourceText(text))
+    shown = tracked.shown(SourceText(text))
+    assert shown.status == status
+    assert shown.suggestion is None
+    if replacement == "total = 1":
+        assert place(found, SourceText(text)).shown(SourceText(text)).status == status
+    follow([tracked], back, SourceText(before))
+    assert tracked.shown(SourceText(before)) == found
 
 
 def test_a_file_that_lost_the_quote_has_a_stale_finding_when_it_is_placed() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from outpost_lsp.domain.anchor import Anchor, find_quote
 from outpost_lsp.domain.finding import Finding, Span, Suggestion, TextReplacement, fingerprint
+from outpost_lsp.domain.landing import FileOperation
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.assignment import fix_order
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 from outpost_lsp.service import results
 from outpost_lsp.service.dispatches import fix_brief, fix_order_of
+from outpost_lsp.service.workspace import Workspace
 from tests.service.conftest import Office, loopback
+from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository
 
@@ -102,3 +109,70 @@ async def test_a_finding_that_is_not_there_cannot_be_fixed(office: Office, proje
     workspace = await office.workspace(project)
     with pytest.raises(OutpostError, match="findingId"):
         await office.outpost.fix(workspace, "nobody")
+
+
+@pytest.mark.parametrize("remains", [False, True])
+async def test_what_a_fix_touches_is_reviewed_again_and_what_remains_is_a_finding_once_it_is_applied(
+    office: Office, project: RealRepository, remains: bool
+) -> None:
+    project.write("b.py", "first = 1\n")
+    project.commit_all()
+    project.write("b.py", "first = 1\nprint(nobody)\n")
+    workspace = await office.workspace(project)
+    await (await office.outpost.review(workspace, ReviewScope())).wait()
+    [found] = workspace.findings("b.py")
+    edit = {"path": "b.py", "old_text": "print(nobody)", "new_text": "print(somebody)"}
+    report = {
+        "path": "b.py",
+        "quote": "print(somebody)",
+        "severity": "error",
+        "title": "Another name that is not defined",
+        "detail": "Define it.",
+        "code": "undefined-name",
+    }
+    again = [Answer(calls=[{"name": "report_finding", "input": report}])] if remains else []
+    with ModelServer([Answer(calls=[{"name": "edit_file", "input": edit}]), "Fixed.", *again, "Looked."]) as server:
+        await workspace.reload(loopback(server.base_url))
+        run = await (await office.outpost.fix(workspace, found.id)).wait()
+        asked = server.requests[2].body.decode()
+    assert (run.status, run.disposition) == ("succeeded", "pending")
+    assert found.title.split("`")[0] in asked
+    assert "+print(somebody)" in asked or "b.py" in asked
+    [note] = [note for note in run.notes if note.startswith("Reviewed again: ")]
+    assert ("nothing remains" in note) != remains
+    assert ("Another name" in note) == remains
+    assert [one.id for one in workspace.findings("b.py")] == [found.id]
+    kinds = [(one.kind, one.status) for one in workspace.runs.list()]
+    assert kinds.count(("review", "succeeded")) == 2
+    assert project.git("worktree", "list").count("\n") == 1
+
+    outcome = await results.apply(
+        workspace, run, present=lambda path: present_on_disk(workspace.top, path), land=on_disk(workspace)
+    )
+    assert outcome.applied
+    workspace.board.catch_up()
+    shown = {one.id: one.status for one in workspace.findings("b.py")}
+    assert shown.pop(found.id, "fixed") == "fixed"
+    assert list(shown.values()) == (["open"] if remains else [])
+
+
+async def test_a_fix_that_cannot_be_reviewed_again_is_offered_and_a_note_says_so(
+    office: Office, project: RealRepository
+) -> None:
+    workspace = await office.workspace(project)
+    await (await office.outpost.review(workspace, ReviewScope())).wait()
+    [found] = workspace.findings()
+    edit = Answer(calls=[{"name": "write_file", "input": {"path": found.path, "content": "import math\n"}}])
+    with ModelServer([edit, "Fixed.", Answer(status=400, json={"error": {"message": "no"}})]) as server:
+        await workspace.reload(loopback(server.base_url))
+        run = await (await office.outpost.fix(workspace, found.id)).wait()
+    assert (run.status, run.disposition) == ("succeeded", "pending")
+    assert any("could not be reviewed again" in note for note in run.notes)
+
+
+def on_disk(workspace: Workspace) -> results.Land:
+    async def landed(operations: Sequence[FileOperation]) -> bool:
+        await land(workspace.top, operations, records=workspace.layout.landings)
+        return True
+
+    return landed

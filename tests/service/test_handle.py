@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from outpost_lsp.domain.run import Run
+from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.service.handle import RunHandle, run_error
 
@@ -92,3 +93,19 @@ async def test_cancelling_before_the_work_began_stops_it_at_its_first_wait_and_t
 def test_every_failure_has_a_code_and_words(error: BaseException, code: str, words: str) -> None:
     told = run_error(error)
     assert (told.code, told.message) == (code, words)
+
+
+async def test_what_many_receipts_count_is_saved_within_a_second_and_at_the_end_at_the_latest() -> None:
+    shelf, told = Shelf(), []
+    one = handle(shelf, told)
+    one.update(status="running")
+    for number in range(1, 101):
+        one.count(usage=Usage(input=number, cached=0, output=0))
+    assert one.run.usage.input == 100
+    assert len(shelf.saved) == 1
+    while len(shelf.saved) < 2:
+        await asyncio.sleep(0.02)
+    assert shelf.saved[-1].usage.input == 100
+    one.count(usage=Usage(input=101, cached=0, output=0))
+    one.finish("succeeded")
+    assert [run.usage.input for run in shelf.saved] == [0, 100, 101]

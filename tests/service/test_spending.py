@@ -116,3 +116,11 @@ def test_tokens_that_no_model_accounts_for_have_a_line_of_their_own_without_a_co
     usage = Usage(input=15, output=2, models={"small": ModelUsage(input=10, output=2)})
     lines = spending([run("a", usage)], {}, PRICES)
     assert [(one.model, one.usage.input, one.cost is None) for one in lines] == [("", 5, True), ("small", 10, False)]
+
+
+def test_the_built_in_rules_use_nothing_and_cost_nothing_for_certain() -> None:
+    [line] = spending([run("a", tokens(0, 0, "offline"))], {}, None)
+    assert csv_row(line)[4:] == ("0", "0", "0", "true", "0", "")
+    _, row, together = table([line], Paint(colour=False))
+    assert row.endswith("none")
+    assert together.endswith("cost none")

@@ -17,6 +17,8 @@ from outpost_lsp.domain.finding import SEVERITIES, Severity, normalised_quote
 
 _SAME_LINE: Final = 0.66
 """How alike two quotes must be to count as one line that was edited."""
+_OF_HABITS: Final = 0.5
+"""The confidence in what is worth a look."""
 _MAX_DIFFED_LINES: Final = 4_000
 """Beyond this many lines between the first and the last difference the whole stretch counts as changed."""
 
@@ -54,6 +56,9 @@ class RawFinding:
     whole_file: bool = False
     """The fault belongs to the file and not to its line: a base that has it anywhere has it."""
 
+    is_habit: bool = False
+    """Dangerous or careless rather than wrong: a warning where a change brings it, worth a look in code that stands."""
+
     hides_others: bool = False
     """The text could not be read as a whole because of this fault: others may be there."""
 
@@ -61,6 +66,19 @@ class RawFinding:
     def parts(self) -> list[RawFinding]:
         """The finding by itself, and each that it speaks for."""
         return [replace(self, also=()), *self.also] if self.also else [self]
+
+    @property
+    def as_it_stands(self) -> RawFinding:
+        """The finding as it is told where nothing says that it is new: habits of the code are no warnings then."""
+        parts = worst_first(
+            [
+                replace(part, severity="information", confidence=_OF_HABITS)
+                if part.is_habit and part.severity == "warning"
+                else part
+                for part in self.parts
+            ]
+        )
+        return replace(parts[0], also=tuple(parts[1:]))
 
     @property
     def described(self) -> str:

@@ -28,6 +28,7 @@ LAST_CHANGE: Final = Assignment(scope="uncommitted", base="HEAD^", snapshot="HEA
 CHECKED_LINE: Final = re.compile(r"\bChecked( at [0-9a-f]{12})?: (\[.*\])$", re.MULTILINE)
 """What the reviewer says of the files it is done with. It outlives answers that are cut from a history."""
 _PLACE: Final = re.compile(r"\b[Pp]laced at .*?:(\d+)")
+_KNOWN: Final = re.compile(r"^Reported already in this run, at .*?:(\d+): (.*)\. Nothing was added\.$", re.DOTALL)
 _SEVERITY: Final = re.compile(r"\bseverity (error|warning|information|hint)\b")
 _BINARY_SUFFIX: Final = re.compile(
     r"\.(png|jpe?g|gif|bmp|ico|webp|avif|tiff?|pdf|zip|gz|tgz|bz2|xz|zst|7z|rar|jar|war|class|whl|so|dylib|dll|exe|o|a"
@@ -56,8 +57,10 @@ class Placing:
 
     line: int | None
     severity: str | None
-    is_own: bool = True
-    """Whether it is a finding of its own, not one that was shown already or was merged into another."""
+    title: str | None = None
+    """That of the finding which had been shown already."""
+    is_merged: bool = False
+    """It became part of another finding at the same text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +224,14 @@ class ReviewState:
             )
             return
         place, severity = _PLACE.search(answer), _SEVERITY.search(answer)
-        is_own = not answer.startswith(("Merged with", "Reported already"))
-        self.placed[key] = Placing(int(place[1]) if place else None, severity[1] if severity else None, is_own)
+        if (known := _KNOWN.search(answer)) is not None:
+            self.placed[key] = Placing(int(known[1]), None, known[2])
+            return
+        self.placed[key] = Placing(
+            int(place[1]) if place else None,
+            severity[1] if severity else None,
+            is_merged=answer.startswith("Merged with"),
+        )
 
     def _git_answered(self, arguments: list[str], result: ToolResultBlock) -> None:
         is_error = bool(result.is_error)

@@ -78,16 +78,16 @@ def review_summary(state: ReviewState) -> str:
 
 
 def _found(state: ReviewState) -> str:
-    shown = [
-        NamedFinding(
-            _severity(placing.severity or str(report.get("severity"))),
-            key.path,
-            placing.line or key.line,
-            str(report.get("title", "")),
-        )
-        for key, report in state.reported.items()
-        if (placing := state.placed.get(key)) is not None and placing.is_own
-    ]
+    places: dict[tuple[str, int, str], NamedFinding] = {}
+    for key, report in state.reported.items():
+        placing = state.placed.get(key)
+        if placing is None or placing.is_merged:
+            continue
+        line, title = placing.line or key.line, placing.title or str(report.get("title", ""))
+        severity = _severity(placing.severity or str(report.get("severity")))
+        # Two reports that came to one finding are counted as the run counts them.
+        places.setdefault((key.path, line, title), NamedFinding(severity, key.path, line, title))
+    shown = list(places.values())
     shown.sort(key=lambda found: (SEVERITIES.index(found.severity), found.path, found.line))
     forgotten = any(not sides.analysed and path in state.checked_before for path, sides in state.sides.items())
     if forgotten:

@@ -1,4 +1,8 @@
-"""The product, its dispatch path whole: snapshot, worktree, transcript, journal, events, budgets."""
+"""The product, its dispatch path whole: snapshot, worktree, transcript, journal, events, budgets.
+
+With `ROUTED=1` a routing chooses the model of each step. With `EVERYTHING=1` there are hooks in all six phases,
+permissions on paths, both context strategies, a watchdog, a hub with a sink, and masked keys.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,19 @@ async def make(base_url: str) -> timing.Run:
         Choice,
         Decision,
         Harness,
+        Hook,
         Limits,
         ModelRouting,
+        ObservationHub,
         OpenAIModelProvider,
+        PermissionRule,
+        Permissions,
         RulesDecisionProvider,
         Subagent,
         Tool,
+        Watchdog,
         dispatch,
+        summarize_history,
         truncate_tool_results,
     )
     from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider
@@ -43,7 +53,24 @@ async def make(base_url: str) -> timing.Run:
         return timing.FILE_TEXT
 
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    tool = Tool("read_file", "Read a file.", schema, read_file, read_only=True)
+    tool = Tool(
+        "read_file",
+        "Read a file.",
+        schema,
+        read_file,
+        read_only=True,
+        resources=lambda value: {"paths": [value["path"]]},
+    )
+    everything = bool(os.environ.get("EVERYTHING"))
+    phases = ("session-start", "before-model", "after-model", "before-tool", "after-tool", "stop")
+    rules = [
+        PermissionRule("deny", tools=["write_*", "edit_*"]),
+        PermissionRule("deny", paths=["**/.env", "secrets/**"], reason="secret"),
+        PermissionRule("ask", commands=["rm *"]),
+        PermissionRule("allow", tools=["delegate"]),
+        PermissionRule("allow", paths=["**"]),
+    ]
+    strategies = [truncate_tool_results(keep_recent=1000), summarize_history(trigger_characters=10**9)]
 
     def agent(model: str, *more: Tool) -> Agent:
         routing = None
@@ -62,7 +89,9 @@ async def make(base_url: str) -> timing.Run:
             instructions="You are a benchmark.",
             tools=[tool, *more],
             limits=Limits(max_steps=1000),
-            context=truncate_tool_results(keep_recent=1000),
+            context=strategies if everything else strategies[:1],
+            hooks=[Hook(phase, lambda _given: None) for phase in phases] if everything else (),
+            permissions=Permissions(rules, default="deny") if everything else None,
             routing=routing,
         )
         return Agent(model, harness)
@@ -71,7 +100,15 @@ async def make(base_url: str) -> timing.Run:
         subject = agent(model)
         if model.startswith("delegate"):
             subject = agent(model, Subagent("delegate", "Hand a task on.", agent("steps-1")))
-        result = await dispatch(repository, subject, "go", sandbox_provider=WorktreeSandboxProvider(layout=layout))
+        more: dict[str, Any] = {}
+        if everything:
+            more = {
+                "observation": ObservationHub([lambda _observation: None]),
+                "watchdog": Watchdog(window=10, max_repeats=10, on_stuck="warn"),
+                "redact": [f"key-that-is-masked-{number}" for number in range(9)],
+            }
+        provider_ = WorktreeSandboxProvider(layout=layout)
+        result = await dispatch(repository, subject, "go", sandbox_provider=provider_, **more)
         return result.text
 
     return run

@@ -79,9 +79,18 @@ end)
 -- Dismissal.
 local left = of("undefined-name")
 vim.api.nvim_win_set_cursor(0, { left.lnum + 1, 5 })
-local count = #vim.diagnostic.get(buffer)
 vim.cmd("Outpost dismiss meant so")
-wait("a dismissed finding is gone", function() return #vim.diagnostic.get(buffer) < count end)
+wait("a dismissed finding is gone", function() return not of("undefined-name") end)
+wait("and not counted", function() return not state.statusline():find("finding", 1, true) end)
+vim.ui.select = function(items, options, choose)
+  check("a restoration names the finding", options.format_item(items[1]):find("app.py", 1, true) ~= nil)
+  choose(items[1])
+end
+vim.cmd("Outpost restore")
+wait("a restored finding is back", function() return of("undefined-name") ~= nil end)
+wait("and counted in the statusline", function() return state.statusline() == "outpost: 1 finding" end)
+vim.cmd("Outpost dismiss meant so")
+wait("and dismissed again", function() return not of("undefined-name") end)
 
 -- Delegation with routes and usage.
 vim.cmd("Outpost coordinate review the uncommitted changes")
@@ -94,7 +103,6 @@ check("routes were told", #(state.routes[state.newest().id] or {}) > 0)
 local window = require("outpost.windows").runs()
 check("the runs window shows it", table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("coordinator", 1, true) ~= nil)
 vim.api.nvim_win_close(window, true)
-check("the statusline tells", state.statusline() ~= "")
 
 -- An agent that writes: diff and apply.
 local client = require("outpost.client")
@@ -118,6 +126,7 @@ wait("the slow one runs", function()
   local run = state.newest(true)
   return run ~= nil and run.agent == "slow" and run.status == "running"
 end)
+check("the statusline tells of it", state.statusline():find("1 running", 1, true) ~= nil)
 check("a task is asked for", not pcall(vim.cmd, "Outpost") and vim.cmd("Outpost steer") == "")
 vim.cmd("Outpost steer look at the tests too")
 wait("the instruction reached it", function() return vim.tbl_contains(messages, "outpost: injected") end)

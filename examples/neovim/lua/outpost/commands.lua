@@ -171,6 +171,26 @@ M.actions = {
       end)
     end,
   },
+  restore = {
+    run = function()
+      client.command("findings", { status = "dismissed" }, function(result)
+        if #result.findings == 0 then
+          vim.notify("outpost: nothing is dismissed")
+          return
+        end
+        vim.ui.select(result.findings, {
+          prompt = "Restore which finding?",
+          format_item = function(finding)
+            return vim.fn.fnamemodify(vim.uri_to_fname(finding.uri), ":.") .. ": " .. finding.title
+          end,
+        }, function(finding)
+          if finding then
+            client.command("restore", { findingId = finding.id })
+          end
+        end)
+      end)
+    end,
+  },
   fix = {
     run = function()
       here(true, function(finding) client.command("fix", { findingId = finding.id }) end)

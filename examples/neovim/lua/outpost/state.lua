@@ -93,10 +93,14 @@ function M.all_findings(uri)
   return found
 end
 
+function M.is_shown(finding)
+  return finding.status == "open" or finding.status == "stale"
+end
+
 -- The finding under the cursor.
 function M.under_cursor()
   local line = vim.api.nvim_win_get_cursor(0)[1] - 1
-  for _, finding in ipairs(M.all_findings(vim.uri_from_bufnr(0))) do
+  for _, finding in ipairs(vim.tbl_filter(M.is_shown, M.all_findings(vim.uri_from_bufnr(0)))) do
     if finding.range.start.line <= line and line <= finding.range["end"].line then
       return finding
     end
@@ -109,7 +113,7 @@ function M.statusline()
   for _, run in pairs(M.runs) do
     running = running + (M.is_running(run) and 1 or 0)
   end
-  local count = #M.all_findings()
+  local count = #vim.tbl_filter(M.is_shown, M.all_findings())
   local parts = {}
   if running > 0 then
     table.insert(parts, running .. " running")

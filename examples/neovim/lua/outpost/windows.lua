@@ -9,7 +9,7 @@ local kinds = { error = "E", warning = "W", information = "I", hint = "N" }
 function M.quickfix(uri)
   local items = {}
   for _, finding in ipairs(state.all_findings(uri)) do
-    if finding.status == "open" or finding.status == "stale" then
+    if state.is_shown(finding) then
       table.insert(items, {
         filename = vim.uri_to_fname(finding.uri),
         lnum = finding.range.start.line + 1,

@@ -25,15 +25,17 @@ _FORMS: Final = tuple(
     )
 )
 _LONGEST_DIGITS: Final = 12
+_LONGEST_S: Final = 10 * 365 * 86_400
+"""Beyond ten years no calendar has to be asked."""
 
 
 def retry_after_ms(value: str | None, now: datetime) -> int | None:
-    """The wait in milliseconds from `now`; 0 for a moment that has passed."""
+    """The wait in milliseconds from `now`, ten years at most; 0 for a moment that has passed."""
     if value is None:
         return None
     text = value.strip(" \t")
     if re.fullmatch(r"[0-9]+", text):
-        return int(text) * 1000 if len(text) <= _LONGEST_DIGITS else None
+        return min(int(text[:_LONGEST_DIGITS]), _LONGEST_S) * 1000
     for form in _FORMS:
         if found := form.fullmatch(text):
             moment = _moment(found, now)
