@@ -56,6 +56,7 @@ class RemoteExecutor:
         ca_file: Path | None = None,
         reconnect_s: float = _RECONNECT_S,
         silence_s: float = _SILENCE_S,
+        submit_s: float = _SUBMIT_S,
         waiting: Callable[[bool], None] = lambda _is_away: None,
     ) -> None:
         self._url = url.rstrip("/")
@@ -64,6 +65,7 @@ class RemoteExecutor:
         self.reconnect_s = reconnect_s
         self.waiting = waiting
         self._silence_s = silence_s
+        self._submit_s = submit_s
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -159,7 +161,7 @@ class RemoteExecutor:
     def _deadline(self) -> Iterator[None]:
         """A bound on handing a job over: an engine that hangs must not hold a run."""
         try:
-            with anyio.fail_after(_SUBMIT_S):
+            with anyio.fail_after(self._submit_s):
                 yield
         except TimeoutError as error:
             raise self.unreachable(error) from None
