@@ -1,0 +1,171 @@
+"""A Ray cluster on loopback: a head that carries the face, two workers, started by the product's own commands.
+
+Collected by `run.sh` only, which gives it a network of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.storage.layout import Layout
+from tests.cluster.conftest import Office
+from tests.support.model_server import ModelServer
+from tests.support.repositories import RealRepository, make_repository
+
+TOKEN = "token-of-the-ray-tests-1"
+OTHER_TOKEN = "token-of-the-ray-tests-2"
+PATIENCE_S = 180.0
+PROGRAMS = Path(sys.executable).parent
+
+collect_ignore_glob = [] if os.environ.get("OUTPOST_RAY_TESTS") == "1" else ["*"]
+
+
+@dataclass
+class Cluster:
+    """Processes of a running cluster, and where its face answers."""
+
+    folder: Path
+    port: int = 8443
+    operator: Path = field(init=False)
+    model: ModelServer = field(init=False)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.operator = self.folder / "operator.toml"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, name: str, *arguments: str, **environment: str) -> None:
+        log = (self.folder / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [str(PROGRAMS / arguments[0]), *arguments[1:]],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+
+    def start_head(self) -> None:
+        self.start(
+            "head", "ray", "start", "--head", "--node-ip-address=127.0.0.1", "--port=6379", "--num-cpus=1",
+            "--resources", json.dumps({"outpost_face": 1}), "--include-dashboard=false", "--disable-usage-stats",
+            f"--temp-dir={self.folder / 'ray'}", "--block",
+        )  # fmt: skip
+        self.until_log("head", "Ray runtime started")
+
+    def start_worker(self, name: str) -> None:
+        self.start(
+            name, "outpost-lsp", "worker", "--ray", "127.0.0.1:6379", "--slots", "4", "--shell",
+            "--node-ip-address", "127.0.0.1", "--directory", str(self.folder / name),
+            OUTPOST_CONFIG=str(self.operator), CANARY_KEY="canary-of-the-worker",
+        )  # fmt: skip
+        self.until_log(name, "Ray runtime started")
+
+    def start_face(self) -> None:
+        tokens = self.folder / "tokens"
+        tokens.write_text(f"{TOKEN}\n{OTHER_TOKEN}\n")
+        self.start(
+            "face", "outpost-lsp", "face", "--ray", "127.0.0.1:6379", "--listen", f"127.0.0.1:{self.port}",
+            "--token-file", str(tokens),
+        )  # fmt: skip
+        self.until_log("face", "the face answers")
+
+    def until_log(self, name: str, text: str) -> None:
+        log = self.folder / f"{name}.log"
+        ends_at = time.monotonic() + PATIENCE_S
+        while text not in log.read_text("utf-8", "replace"):
+            process = self.processes[name]
+            if process.poll() is not None or time.monotonic() > ends_at:
+                raise AssertionError(f"{name} did not start: {log.read_text('utf-8', 'replace')[-4000:]}")
+            time.sleep(0.1)
+
+    def health(self) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Outpost-Protocol": "1"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/v1/health", headers=headers)) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def until_free(self, slots: int) -> None:
+        ends_at = time.monotonic() + PATIENCE_S
+        while self.health()["free"] != slots:
+            assert time.monotonic() < ends_at, self.health()
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        subprocess.run([str(PROGRAMS / "ray"), "stop", "--force"], capture_output=True, check=False)
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        ray = {"url": self.url, "tokenEnv": "OUTPOST_RAY_TOKEN", **more}
+        return {
+            "runs": {"executor": "ray", "ray": ray, "concurrency": 16},
+            "defaultModel": "main",
+            "providers": {"loopback": {"kind": "openai", "baseUrl": "http://127.0.0.1:9/v1", "apiKeyEnv": ""}},
+            "models": {"main": {"provider": "loopback", "name": "small"}},
+        }
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    # The sockets of Ray need a short path.
+    folder = Path(f"/tmp/outpost-ray-{os.getpid()}")
+    folder.mkdir()
+    running = Cluster(folder)
+    with ModelServer([]) as model:
+        running.model = model
+        running.operator.write_text(
+            'default_model = "main"\n[sandbox]\nshell = "confined"\n'
+            f'[providers.loopback]\nkind = "openai"\nbase_url = "{model.base_url}"\napi = "chat"\napi_key_env = ""\n'
+            'max_retries = 0\n[models.main]\nprovider = "loopback"\nname = "small"\n'
+        )
+        try:
+            running.start_head()
+            for name in ("w1", "w2"):
+                running.start_worker(name)
+            running.start_face()
+            yield running
+        finally:
+            running.stop()
+            subprocess.run(["rm", "-rf", str(folder)], check=False)
+
+
+@pytest.fixture
+async def office(tmp_path: Path, private_home: Path) -> AsyncIterator[Office]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(private_home),
+        "OUTPOST_CONFIG": os.devnull,
+        "OUTPOST_RAY_TOKEN": TOKEN,
+    }
+    async with Outpost(Layout(state=tmp_path / "state", cache=tmp_path / "cache"), environment) as outpost:
+        yield Office(outpost, environment)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> RealRepository:
+    repository = make_repository(tmp_path / "project", {"a.py": "import math\n\nprint(math.pi)\n", "b.py": "x = 1\n"})
+    repository.write("a.py", "\nprint(math.pi)\n")
+    return repository
