@@ -11,7 +11,8 @@ from outpost_lsp.worktrees.repository import discover
 def workspace_folder(folder: Path) -> Path:
     """The top of the repository around a folder; the folder itself where there is none."""
     if not folder.is_dir():
-        raise configuration(f"{folder} is not a folder")
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise configuration(f"{folder} {what}; name an existing folder")
     try:
         return discover(folder.absolute(), {}).top
     except OutpostError:

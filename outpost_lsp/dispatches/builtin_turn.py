@@ -16,12 +16,13 @@ from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import ConversationEvent, FinishedEvent, PhaseEvent, ResultEvent, SummaryEvent
 from outpost_lsp.harness.agent import Agent
 from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.context import measure
 from outpost_lsp.harness.gate import Asking, Gate
 from outpost_lsp.harness.loop import Loop
 from outpost_lsp.harness.runtime import Activity, Memory, TurnRuntime, captured
 from outpost_lsp.harness.subagent import store_of
 from outpost_lsp.storage.conversations import ConversationStore
-from outpost_lsp.storage.transcript import TranscriptVersion
+from outpost_lsp.storage.transcript import Transcript, TranscriptVersion
 
 
 class BuiltInTurns:
@@ -124,9 +125,17 @@ class BuiltInTurns:
         # Reading an old conversation may mean megabytes of JSON.
         if self._progress.conversation is not None:
             known = self._progress.conversation
-            return Memory(await to_thread.run_sync(lambda: store.open(known, version=version)))
+            return Memory(await to_thread.run_sync(lambda: _measured(store.open(known, version=version))))
         if continuation is None:
             return Memory(store.create(model=model, version=version))
         if continuation.fork:
-            return Memory(await to_thread.run_sync(lambda: store.fork(continuation.id, model=model, version=version)))
-        return Memory(await to_thread.run_sync(lambda: store.open(continuation.id, version=version)))
+            fork = await to_thread.run_sync(
+                lambda: _measured(store.fork(continuation.id, model=model, version=version))
+            )
+            return Memory(fork)
+        return Memory(await to_thread.run_sync(lambda: _measured(store.open(continuation.id, version=version))))
+
+
+def _measured(transcript: Transcript) -> Transcript:
+    measure(transcript.history)
+    return transcript

@@ -129,11 +129,13 @@ class History(Sequence[Message]):
     The wire bytes are kept per form as well, so that asking for all of them touches only the new messages.
     """
 
-    __slots__ = ("_messages", "_wire")
+    __slots__ = ("_messages", "_places", "_totals", "_wire")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
         self._wire: dict[str, tuple[int, list[bytes]]] = {}
+        self._totals: dict[str, tuple[int, int]] = {}
+        self._places: dict[str, tuple[int, list[int]]] = {}
         for message in messages:
             self.append(message)
 
@@ -151,18 +153,48 @@ class History(Sequence[Message]):
         """Put a compacted history in place of this one; checked before anything changes."""
         self._messages = list(History(messages))
         self._wire.clear()
+        self._totals.clear()
+        self._places.clear()
 
     def encoded(self, form: str, encode: Callable[[Message], bytes]) -> Sequence[bytes]:
         """The bytes of every message in the wire form named `form`, without those that encode to nothing.
 
         The answer is the kept list itself: read it, do not change it.
         """
+        self.encode_some(form, encode, len(self._messages))
+        return self._wire[form][1] if form in self._wire else []
+
+    def encode_some(self, form: str, encode: Callable[[Message], bytes], most: int) -> bool:
+        """Encode at most so many of the messages that are new in `form`; whether any are left.
+
+        A history of thousands of messages is encoded with pauses by that.
+        """
         done, pieces = self._wire.get(form, (0, []))
-        if done < len(self._messages):
-            new = (message.encoded(form, encode) for message in self._messages[done:])
-            pieces.extend(piece for piece in new if piece)
-            self._wire[form] = (len(self._messages), pieces)
-        return pieces
+        new = self._messages[done : done + most]
+        if new:
+            pieces.extend(piece for message in new if (piece := message.encoded(form, encode)))
+            self._wire[form] = (done + len(new), pieces)
+        return done + len(new) < len(self._messages)
+
+    def total(self, name: str, measure: Callable[[Message], int]) -> int:
+        """The sum of a measure over all messages; each is measured once, under `name`."""
+        done, total = self._totals.get(name, (0, 0))
+        total += sum(measure(message) for message in self._messages[done:])
+        self._totals[name] = (len(self._messages), total)
+        return total
+
+    def places(self, name: str, test: Callable[[Message], bool]) -> Sequence[int]:
+        """Where the messages stand that pass a test; each is tested once, under `name`."""
+        done, places = self._places.get(name, (0, []))
+        places.extend(at for at, message in enumerate(self._messages[done:], done) if test(message))
+        self._places[name] = (len(self._messages), places)
+        return places
+
+    def snapshot(self) -> Snapshot:
+        """The messages of this moment."""
+        taken = Snapshot(self._messages)
+        taken.history = self
+        return taken
 
     def open_calls(self) -> tuple[ToolCallBlock, ...]:
         """Calls of the last message that have no result yet."""
@@ -177,6 +209,12 @@ class History(Sequence[Message]):
 
     def __getitem__(self, index: Any) -> Any:
         return self._messages[index]
+
+
+class Snapshot(tuple[Message, ...]):  # noqa: SLOT001 - a tuple has no room for slots
+    """The messages of a history at one moment; it knows the history, which was measured already."""
+
+    history: History
 
 
 def validate_messages(messages: Sequence[Message]) -> None:

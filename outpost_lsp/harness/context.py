@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from outpost_lsp.domain.message import Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock, user
+from outpost_lsp.domain.message import (
+    History,
+    Message,
+    ReasoningBlock,
+    Snapshot,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    user,
+)
 from outpost_lsp.domain.model import ModelSpec
 from outpost_lsp.domain.record import Declaration, NonBlank
 from outpost_lsp.errors import OutpostError
@@ -67,7 +76,7 @@ def truncate_tool_results(keep_recent: int = 4, max_characters: int = 2_000) -> 
     _positive("truncate_tool_results", keep_recent=keep_recent, max_characters=max_characters)
 
     def compact(given: CompactionInput) -> list[Message] | None:
-        with_results = [index for index, message in enumerate(given.messages) if message.results]
+        with_results = _with_results(given.messages)
         recent = 1 if given.forced else keep_recent
         old = set(with_results[: max(0, len(with_results) - recent)])
         shortened = {
@@ -124,9 +133,30 @@ def rendered(messages: Sequence[Message]) -> str:
     return "\n\n".join(parts)
 
 
+def measure(history: History) -> None:
+    """Measure a history for the strategies here; what was measured is not measured again at any step."""
+    history.total("json-size", _json_size)
+    history.places("with-results", _has_results)
+
+
 def _size(messages: Sequence[Message]) -> int:
-    # Each message is measured once, whatever came before.
-    return sum(message.kept("json-size", lambda message: len(message.to_line())) for message in messages)
+    if isinstance(messages, Snapshot) and len(messages) == len(messages.history):
+        return messages.history.total("json-size", _json_size)
+    return sum(_json_size(message) for message in messages)
+
+
+def _with_results(messages: Sequence[Message]) -> Sequence[int]:
+    if isinstance(messages, Snapshot) and len(messages) == len(messages.history):
+        return messages.history.places("with-results", _has_results)
+    return [index for index, message in enumerate(messages) if _has_results(message)]
+
+
+def _json_size(message: Message) -> int:
+    return message.kept("json-size", lambda message: len(message.to_line()))
+
+
+def _has_results(message: Message) -> bool:
+    return any(isinstance(block, ToolResultBlock) for block in message.content)
 
 
 def _trigger(model: ModelSpec) -> int:

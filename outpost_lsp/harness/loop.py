@@ -214,7 +214,7 @@ class Loop:
     async def apply(self, strategy: ContextStrategy, *, forced: bool) -> bool:
         """Let one strategy shorten the history; whether it did. `forced`: the service refused it as too long."""
         given = CompactionInput(
-            messages=tuple(self.memory.history),
+            messages=self.memory.history.snapshot(),
             step=self.step,
             model=self.model,
             summarize=partial(summarize, self),

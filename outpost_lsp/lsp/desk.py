@@ -181,6 +181,7 @@ class Desk:
 
     async def unsaved(self, workspace: Workspace) -> Mapping[str, str]:
         """The texts of open documents of the workspace that differ from their files, by path in the repository."""
+        await self.settings.settled()
         self.flush_edits()
         mine = []
         for document in self._server.documents:
@@ -219,8 +220,8 @@ class Desk:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every workspace is open."""
-        return all(workspace.is_ready for workspace in self.outpost.workspaces)
+        """Whether every workspace is open, under the settings that the client told last."""
+        return self.settings.are_settled and all(workspace.is_ready for workspace in self.outpost.workspaces)
 
     def landing(self, workspace: Workspace) -> EditorLanding:
         """A way into the user's files of a workspace, through the editor."""
@@ -242,7 +243,8 @@ class Desk:
         return await show_document(self._server, self, workspace, run, name)
 
     async def all_ready(self) -> None:
-        """Wait until every workspace is open."""
+        """Wait until every workspace is open, under the settings that the client told last."""
+        await self.settings.settled()
         for workspace in self.outpost.workspaces:
             await workspace.ready()
 

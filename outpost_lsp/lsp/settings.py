@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _PULL_S: Final = 60.0
 _PATIENCE_S: Final = 2.0
-"""How long the start waits for the client's settings; what comes later is applied when it comes."""
+"""How long the start, or a request, waits for the client's settings; what comes later is applied when it comes."""
 
 _WARNING: Final = 2
 _SECTION: Final = "outpost"
@@ -45,6 +45,7 @@ class ClientSettings:
         self._pulled: dict[Path, Mapping[str, Any]] = {}
         self._told: dict[Path, frozenset[str]] = {}
         self._beside: set[asyncio.Task[None]] = set()
+        self._changes: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Ask for what the client has, and to be told when it changes; a slow client is not waited for."""
@@ -73,8 +74,25 @@ class ClientSettings:
         """The workspace of a folder, under the client's settings and trust."""
         return self._outpost.add_workspace(folder, client_settings=self._of(folder), trusted=self._trust(folder))
 
-    async def changed(self, settings: Any) -> None:
-        """`workspace/didChangeConfiguration` came; with `null` it only says that asking again is worth it."""
+    def changed(self, settings: Any) -> asyncio.Task[None]:
+        """`workspace/didChangeConfiguration` came; what is asked from now on is answered under the new settings."""
+        task = self._do_beside(self._take(settings))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return task
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether every change that came is in force."""
+        return not self._changes
+
+    async def settled(self) -> None:
+        """Wait until the changes that came are in force, though never long: a client may not answer what it is asked."""
+        if self._changes:
+            await asyncio.wait(set(self._changes), timeout=_PATIENCE_S)
+
+    async def _take(self, settings: Any) -> None:
+        # With `null` the notification only says that asking again is worth it.
         if isinstance(settings, Mapping):
             inner = settings.get(_SECTION, settings)
             if isinstance(inner, Mapping):

@@ -13,7 +13,7 @@ from outpost_lsp.domain.model import ModelRequest, ModelResult, ModelSpec, Reaso
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import configuration
 from outpost_lsp.models.answer import AnswerReader, OpenCall
-from outpost_lsp.models.encoding import encoded_tools, has_reasoning, json_bytes, message_pieces
+from outpost_lsp.models.encoding import Encoder, encoded_tools, has_reasoning, json_bytes, message_pieces
 from outpost_lsp.models.faults import Faults, error_in
 
 PATH: Final = "/messages"
@@ -69,6 +69,11 @@ class AnthropicMessages:
             messages = b",".join(message_pieces(request.messages, encoder.form, encoder.message))
         tools = encoded_tools(request.tools, _FORM, _encode_tool)
         return b"".join((json_bytes(fields)[:-1], tools, b',"messages":[', messages, b"]}"))
+
+    def encoder(self, model: str) -> Encoder:
+        """How a message is encoded for a model, and the name of that."""
+        encoder = _Encoder(self._identity, model)
+        return encoder.form, encoder.message
 
     def reader(self, request: ModelRequest, body: bytes, faults: Faults) -> AnswerReader:
         """What reads the answer to `request`, which was sent as `body`."""

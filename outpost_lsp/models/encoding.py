@@ -13,6 +13,9 @@ from typing import Any
 from outpost_lsp.domain.message import History, Message, ReasoningBlock
 from outpost_lsp.domain.model import ToolSpec
 
+Encoder = tuple[str, Callable[[Message], bytes]]
+"""The name of a wire form with whatever its bytes depend on, and what makes the bytes."""
+
 
 def json_bytes(value: Any) -> bytes:
     """Compact JSON in UTF-8; half a surrogate pair, which UTF-8 does not have, becomes a question mark."""

@@ -12,7 +12,7 @@ from outpost_lsp.domain.message import Message, TextBlock, ToolCallBlock
 from outpost_lsp.domain.model import ModelRequest, ModelResult, ReasoningDelta, StopReason, ToolSpec
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.models.answer import AnswerReader, OpenCall, decoded_input
-from outpost_lsp.models.encoding import arguments_text, encoded_tools, json_bytes, message_pieces
+from outpost_lsp.models.encoding import Encoder, arguments_text, encoded_tools, json_bytes, message_pieces
 from outpost_lsp.models.faults import Faults, error_in
 
 PATH: Final = "/chat/completions"
@@ -49,6 +49,10 @@ class OpenAIChat:
             messages.extend(message_pieces(request.messages, _FORM, _encode_message))
         tools = encoded_tools(request.tools, _FORM, _encode_tool)
         return b"".join((json_bytes(fields)[:-1], tools, b',"messages":[', b",".join(messages), b"]}"))
+
+    def encoder(self, _model: str) -> Encoder:
+        """How a message is encoded, and the name of that."""
+        return _FORM, _encode_message
 
     def reader(self, request: ModelRequest, body: bytes, faults: Faults) -> AnswerReader:
         """What reads the answer to `request`, which was sent as `body`."""

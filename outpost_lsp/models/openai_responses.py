@@ -13,7 +13,14 @@ from outpost_lsp.domain.message import Block, Message, ReasoningBlock, TextBlock
 from outpost_lsp.domain.model import ModelRequest, ModelResult, ReasoningDelta, StopReason, ToolSpec
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.models.answer import AnswerReader, OpenCall
-from outpost_lsp.models.encoding import arguments_text, encoded_tools, has_reasoning, json_bytes, message_pieces
+from outpost_lsp.models.encoding import (
+    Encoder,
+    arguments_text,
+    encoded_tools,
+    has_reasoning,
+    json_bytes,
+    message_pieces,
+)
 from outpost_lsp.models.faults import Faults, error_in
 
 PATH: Final = "/responses"
@@ -49,6 +56,11 @@ class OpenAIResponses:
             sent = b"[" + b",".join(message_pieces(request.messages, encoder.form, encoder.message)) + b"]"
         tools = encoded_tools(request.tools, _FORM, _encode_tool)
         return b"".join((json_bytes(fields)[:-1], tools, b',"input":', sent, b"}"))
+
+    def encoder(self, model: str) -> Encoder:
+        """How a message is encoded for a model, and the name of that."""
+        encoder = _Encoder(self._identity, model)
+        return encoder.form, encoder.message
 
     def reader(self, request: ModelRequest, body: bytes, faults: Faults) -> AnswerReader:
         """What reads the answer to `request`, which was sent as `body`."""

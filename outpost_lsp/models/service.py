@@ -11,20 +11,25 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from anyio import CancelScope
 
+from outpost_lsp.domain.message import History
 from outpost_lsp.domain.model import Completed, ModelRequest, ModelSpec, Retry, StreamEvent
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.answer import AnswerReader
+from outpost_lsp.models.encoding import Encoder
 from outpost_lsp.models.endpoint import Endpoint, Key
 from outpost_lsp.models.faults import Faults
 from outpost_lsp.models.http import Headers, HttpDoor
 from outpost_lsp.models.retry import Draw, uniform, wait_before_retry
 
 logger = logging.getLogger(__name__)
+
+_ENCODED_AT_ONCE: Final = 32
+"""Messages between two pauses, so that a long conversation that goes on does not hold up others."""
 
 _COMMON_HEADERS: Headers = (
     (b"Content-Type", b"application/json"),
@@ -43,6 +48,9 @@ class Wire(Protocol):
 
     def body(self, request: ModelRequest) -> bytes:
         """The body of a request; `configuration` when the service cannot be asked that."""
+
+    def encoder(self, model: str, /) -> Encoder:
+        """How the messages for a model are encoded."""
 
     def reader(self, request: ModelRequest, body: bytes, faults: Faults) -> AnswerReader:
         """A reader for one attempt."""
@@ -93,6 +101,10 @@ class ServiceProvider:
 
         Whoever stops before the end closes the generator (`contextlib.aclosing`); a cancelled task does so by itself.
         """
+        if isinstance(request.messages, History):
+            form, encode = self._wire.encoder(request.model)
+            while request.messages.encode_some(form, encode, _ENCODED_AT_ONCE):  # noqa: ASYNC110 - it works meanwhile
+                await asyncio.sleep(0)
         body = self._wire.body(request)
         silence_s = self._endpoint.silence_s(request.reasoning)
         for attempt in count(1):

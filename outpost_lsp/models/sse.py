@@ -31,6 +31,10 @@ class EventSplitter:
         if self._after_return or b"\r" in data:
             data = self._with_line_feeds(data)
         rest = self._rest
+        if not rest and data.endswith(b"\n\n") and data.startswith(b"data: ") and data.count(b"\n") == 2:
+            # What most services send: one event of one line in each piece.
+            self._refuse_above_limit(len(data) - 8)
+            return [data[6:-2]] if len(data) > 8 else []
         if rest:
             # Only the seam and the new bytes can hold the end of an event; what was searched is not searched again.
             seam = len(rest) - 1

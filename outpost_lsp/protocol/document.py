@@ -51,7 +51,8 @@ fields marked with `?` may be absent. The tables below are made from the models 
 The answer has the usual capabilities, and `capabilities.experimental.outpost` = `{{ "protocol": {PROTOCOL_VERSION},
 "notifications": [...] }}`. Later settings arrive by `workspace/didChangeConfiguration` (`settings.outpost`, or `settings`
 itself) and, where the client supports it, are pulled by `workspace/configuration` with section `outpost`. Invalid
-settings never stop the server: the last good ones stay in force, and one `window/showMessage` names the key.
+settings never stop the server: the last good ones stay in force, and one `window/showMessage` names the key. Whatever
+is asked after a change is answered under the new settings.
 
 The server ends with status 0 after `shutdown` and `exit`, and with 1 after `exit` alone, at the end of its input, and
 when the process in `initialize.processId` dies; within two seconds, and runs are cancelled first.

@@ -35,6 +35,7 @@ from outpost_lsp.sandbox.environment import allowed_environment
 from outpost_lsp.service.ceilings import Allowance, run_budget
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.observing import RunObserver
+from outpost_lsp.service.proof import proved
 from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.service.signals import Question
 from outpost_lsp.tools.findings import FindingScope
@@ -183,7 +184,7 @@ class _Watched:
 
     @asynccontextmanager
     async def open(self, folder: Path, run_id: str, /) -> AsyncIterator[OpenedSandbox]:
-        async with self._provider.open(folder, run_id) as sandbox:
+        async with proved(self._workspace, self._handle) as proof, self._provider.open(folder, run_id) as sandbox:
             if sandbox.snapshot is not None:
                 self._handle.snapshot = sandbox.snapshot.commit
                 known = self._workspace.runs.details(run_id)
@@ -194,6 +195,7 @@ class _Watched:
                 yield sandbox
             finally:
                 await self._keep(sandbox, run_id)
+                proof.changes = sandbox.changes
 
     async def _keep(self, sandbox: OpenedSandbox, run_id: str) -> None:
         """What the agent changed outlives the worktree, however the run ended."""

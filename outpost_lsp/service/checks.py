@@ -20,6 +20,7 @@ from anyio import to_thread
 from outpost_lsp.config.keys import key_variable
 from outpost_lsp.config.services import ProviderSettings
 from outpost_lsp.config.tracing import EXTRA_MISSING, collector, has_extra
+from outpost_lsp.decisions.rules import RULES, shipped_record
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import OutpostError
@@ -231,10 +232,19 @@ def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
         if provider.kind != "offline":
             yield _service(f"provider {name}", provider.base_url, _provider_key(outpost, provider))
     for name, decider in settings.deciders.items():
-        if decider.kind != "rules":
+        if decider.kind == "rules":
+            yield _rules(name)
+        else:
             yield _service(f"decider {name}", decider.base_url, _key(outpost, decider.api_key_env))
     if settings.telemetry.enabled:
         yield _telemetry(outpost, workspace)
+
+
+def _rules(name: str) -> Check:
+    counts = shipped_record().values()
+    right, seen = sum(right for right, _ in counts), sum(seen for _, seen in counts)
+    record = f"right in {right:,} of {seen:,} labelled steps"
+    return Check(f"decider {name}", "ok", f"a heuristic: {len(RULES)} fixed rules, no model and no service; {record}")
 
 
 def _telemetry(outpost: Outpost, workspace: Workspace) -> Check:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from outpost_lsp.config.build import price_table
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.spending import spending
 from outpost_lsp.storage.layout import Layout
 from tests.support.repositories import make_repository
 
@@ -53,6 +55,8 @@ async def test_a_delegated_review_runs_to_its_end_against_a_third_partys_mock(
         await handle.wait()
         run = handle.run
         told = outpost.timeline(run.id)
+        journal = {run.id: workspace.journal_path(run.id)}
+        lines = spending([run], journal, price_table(workspace.settings))
     assert run.status == "succeeded", run.error
     assert run.text == "The reviewer found one fault: math is not imported."
     [finding] = handle.findings.values()
@@ -64,5 +68,9 @@ async def test_a_delegated_review_runs_to_its_end_against_a_third_partys_mock(
     assert run.cost is not None
     assert run.cost.complete
     assert run.cost.amount == pytest.approx((510 * 2.0 + 60 * 8.0) / 1_000_000)
+    assert [(line.agent, line.usage.input, line.usage.output) for line in lines] == [
+        ("coordinator", 207, 27),
+        ("reviewer", 303, 33),
+    ]
     assert len(_requests(aimock, path)) - earlier == 5, "two of the coordinator, three of the reviewer"
     assert repository.state() == before

@@ -2,7 +2,7 @@
 
 CPU milliseconds per model request, streamed, against a scripted service on loopback. Contestants are fresh processes,
 their order is rotated, and ratios are taken within a round; the median over rounds is printed. `--peers` names a Python
-with pydantic-ai (`pip install 'pydantic-ai-slim[openai]'`). Figures of a busy machine are ratios at best.
+with pydantic-ai and openai-agents (`pip install 'pydantic-ai-slim[openai]' openai-agents`). Figures of a busy machine are ratios at best.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ def contestants(peers: str | None) -> dict[str, tuple[str, str, dict[str, str]]]
         "plain httpx": (sys.executable, "plain_httpx.py", {}),
         "plain httpx + route": (sys.executable, "plain_httpx.py", {"ROUTED": "1"}),
         "outpost": (sys.executable, "outpost.py", {}),
+        "outpost, no journal": (sys.executable, "outpost.py", {"NO_JOURNAL": "1"}),
         "outpost + routing": (sys.executable, "outpost.py", {"ROUTED": "1"}),
+        "outpost + System One": (sys.executable, "outpost.py", {"ROUTED": "http"}),
         "outpost + everything": (sys.executable, "outpost.py", {"ROUTED": "1", "EVERYTHING": "1"}),
     }
     if peers is not None:
         found["pydantic-ai"] = (peers, "peer_pydantic_ai.py", {})
+        found["openai-agents"] = (peers, "peer_openai_agents.py", {})
     return found
 
 

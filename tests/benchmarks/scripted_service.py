@@ -2,7 +2,8 @@
 
 The model's name is the script: `steps-20` asks for one `read_file` in each of 20 steps and then says `done`;
 `delegate-8` asks for eight `delegate` calls in its first step. Where an answer stands is read off the request (how many
-tool results it holds), so runs may share the service. `POST /route` answers a plain decision. The argument, if any, is
+tool results it holds), so runs may share the service. `POST /route` answers a plain decision,
+`POST /v1/systemone` one in the form of System One. The argument, if any, is
 how many milliseconds a model waits before it answers.
 """
 
@@ -16,6 +17,20 @@ import sys
 _MODEL = re.compile(rb'"model"\s*:\s*"(steps|delegate)-(\d+)"')
 _PACE_S = float(sys.argv[1]) / 1000 if len(sys.argv) > 1 else 0.0
 _ROUTE = json.dumps({"model": "small"}).encode()
+_DECISION = json.dumps(
+    {
+        "model": "router",
+        "answers": {
+            "route": {
+                "type": "choice",
+                "choice": "fast",
+                "probabilities": {"fast": 0.95, "deep": 0.05},
+                "confidence": 0.9,
+            }
+        },
+        "usage": {"input_tokens": 12, "output_tokens": 3},
+    }
+).encode()
 
 
 def _event(delta: dict[str, object], finish: str | None = None) -> bytes:
@@ -63,6 +78,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             body = await reader.readexactly(length)
             if b" /route " in head.split(b"\r\n", 1)[0]:
                 answer, kind = _ROUTE, b"application/json"
+            elif b"/systemone " in head.split(b"\r\n", 1)[0]:
+                answer, kind = _DECISION, b"application/json"
             else:
                 answer, kind = _answer(body), b"text/event-stream"
                 if _PACE_S:

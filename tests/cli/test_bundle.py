@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from outpost_lsp.cli.bundle import redacted, redacted_settings
+from outpost_lsp.cli.redacting import redacted, redacted_settings
 from tests.cli.conftest import Program
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer

@@ -228,6 +228,14 @@ def test_SNAP_09_a_plain_folder_is_reviewed_as_a_whole_and_left_as_it_is(program
     assert len(program("runs", "--json", cwd=folder).json) == 1
 
 
+def test_a_folder_that_is_missing_or_a_file_ends_with_2_and_is_told_as_that(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    for name, what in (("gone", "does not exist"), ("file", "is not a folder")):
+        ended = program("review", "-C", str(tmp_path / name))
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err == f"outpost-lsp: {tmp_path / name} {what}; name an existing folder\n"
+
+
 def test_a_bare_repository_ends_with_2_and_one_clear_sentence(program: Program, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "origin")
     repository.git("clone", "-q", "--bare", str(repository.path), str(tmp_path / "bare.git"))

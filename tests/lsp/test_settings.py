@@ -52,7 +52,10 @@ async def test_settings_change_while_the_server_runs(repository: RealRepository,
         assert "late" not in await _agents(server)
         pushed = {"outpost": settings} if wrapped else settings
         server.notify("workspace/didChangeConfiguration", {"settings": pushed})
-        await _until_agent(server, "late")
+        assert "late" in await _agents(server)
+        server.notify("workspace/didChangeConfiguration", {"settings": {"outpost": {}}})
+        fault = await server.command_fault("outpost.dispatch", {"agent": "late", "brief": "b"})
+        assert "late" in fault["message"]
 
 
 async def test_settings_are_pulled_where_the_client_answers(repository: RealRepository) -> None:

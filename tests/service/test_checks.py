@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from outpost_lsp.decisions.rules import RULES, shipped_record
 from outpost_lsp.service import checks
 from outpost_lsp.service.checks import Check, diagnose
 from outpost_lsp.service.outpost import Outpost
@@ -121,3 +122,13 @@ async def test_DOC_04_an_old_git_and_a_wrong_address_are_failures(
     found = {check.name: check for check in await diagnose(office.outpost, workspace)}
     assert (found["git"].status, "install git 99.0" in found["git"].detail) == ("fail", True)
     assert checks._service("provider a", "ftp://a.example", ("ok", "no key")).status == "fail"
+
+
+async def test_the_doctor_says_plainly_that_the_built_in_decider_is_a_heuristic(
+    office: Office, project: RealRepository
+) -> None:
+    check = (await looked_at(office, project))["decider rules"]
+    right, seen = (sum(counts) for counts in zip(*shipped_record().values(), strict=True))
+    assert check.status == "ok"
+    assert check.detail.startswith(f"a heuristic: {len(RULES)} fixed rules, no model and no service")
+    assert f"right in {right:,} of {seen:,} labelled steps" in check.detail

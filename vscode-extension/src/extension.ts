@@ -28,6 +28,7 @@ import { Setup } from "./server/setup";
 import { own, serverProperties } from "./settings";
 import { Starter } from "./starter";
 import { Status } from "./status";
+import { TEXT_SCHEME, Texts } from "./texts";
 import { Timelines, VIEW_TYPE } from "./timeline/panels";
 import { Upkeep } from "./upkeep";
 import { showFindings, showRuns } from "./views";
@@ -74,6 +75,7 @@ export function activate(extension: ExtensionContext): void {
     },
     changedFiles: (runId) => changes.files(runId),
   });
+  const texts = new Texts();
   const timelines = new Timelines(extension.extensionUri, mine, news);
   const context: Context = {
     session: mine,
@@ -100,10 +102,12 @@ export function activate(extension: ExtensionContext): void {
     messages,
     runs,
     timelines,
+    texts,
     new Upkeep({ server: mine, news, findings, runs, status, messages, questions, starter, keys }),
     ...showFindings(findings, findingsTree),
     ...showRuns(runs, runsTree),
     workspace.registerTextDocumentContentProvider(CHANGE_SCHEME, changes),
+    workspace.registerTextDocumentContentProvider(TEXT_SCHEME, texts),
     window.registerWebviewPanelSerializer(VIEW_TYPE, {
       deserializeWebviewPanel: (panel, state) => timelines.restore(panel, state),
     }),
@@ -112,7 +116,7 @@ export function activate(extension: ExtensionContext): void {
       ...findingCommands(context),
       ...runCommands(context, timelines),
       ...changeCommands(context),
-      ...serverCommands(context, mine, keys, questions, log),
+      ...serverCommands(context, mine, keys, questions, log, texts),
     }),
   );
   void commands.executeCommand("setContext", "outpost.isActive", true);

@@ -1,6 +1,7 @@
 """The product, its dispatch path whole: snapshot, worktree, transcript, journal, events, budgets.
 
-With `ROUTED=1` a routing chooses the model of each step. With `EVERYTHING=1` there are hooks in all six phases,
+With `ROUTED=1` a routing chooses the model of each step, by the rules; with `ROUTED=http` by asking a service. With
+`NO_JOURNAL=1` there is no journal. With `EVERYTHING=1` there are hooks in all six phases,
 permissions on paths, both context strategies, a watchdog, a hub with a sink, and masked keys.
 """
 
@@ -30,6 +31,7 @@ async def make(base_url: str) -> timing.Run:
         Permissions,
         RulesDecisionProvider,
         Subagent,
+        SystemOneDecisionProvider,
         Tool,
         Watchdog,
         dispatch,
@@ -72,12 +74,15 @@ async def make(base_url: str) -> timing.Run:
     ]
     strategies = [truncate_tool_results(keep_recent=1000), summarize_history(trigger_characters=10**9)]
 
+    by_service = os.environ.get("ROUTED") == "http"
+    decider = SystemOneDecisionProvider(f"{base_url}/v1", False) if by_service else RulesDecisionProvider()
+
     def agent(model: str, *more: Tool) -> Agent:
         routing = None
         if os.environ.get("ROUTED"):
             routing = ModelRouting(
-                provider=RulesDecisionProvider(),
-                model="rules",
+                provider=decider,
+                model="auto",
                 decision=Decision({"route": Choice("Which?", {"fast": "routine", "deep": "hard"})}),
                 question="route",
                 models={"fast": model, "deep": model},
@@ -100,9 +105,9 @@ async def make(base_url: str) -> timing.Run:
         subject = agent(model)
         if model.startswith("delegate"):
             subject = agent(model, Subagent("delegate", "Hand a task on.", agent("steps-1")))
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"journal": not os.environ.get("NO_JOURNAL")}
         if everything:
-            more = {
+            more |= {
                 "observation": ObservationHub([lambda _observation: None]),
                 "watchdog": Watchdog(window=10, max_repeats=10, on_stuck="warn"),
                 "redact": [f"key-that-is-masked-{number}" for number in range(9)],

@@ -7,6 +7,7 @@ import type { Check } from "../protocol";
 import { strayKeys, type Keys, type Providers } from "../secrets";
 import { openSettings } from "../settings";
 import { plural } from "../text";
+import type { Texts } from "../texts";
 import type { Context, Handler } from "./context";
 
 export interface ServerControl {
@@ -20,6 +21,7 @@ export function serverCommands(
   keys: Keys,
   questions: Questions,
   log: LogOutputChannel,
+  texts: Texts,
 ): Record<string, Handler> {
   const { session } = context;
   return {
@@ -36,7 +38,7 @@ export function serverCommands(
     "outpost.ui.moveKeys": () => moveKeys(keys),
     "outpost.ui.doctor": async () => {
       const { checks } = await session.request("outpost.doctor", {});
-      await showText(checks.map(checkLine).join("\n"));
+      await texts.show("Outpost Installation", checks.map(checkLine).join("\n"));
     },
     "outpost.ui.worktrees": async () => {
       const { worktrees } = await session.request("outpost.worktrees", {});
@@ -54,7 +56,7 @@ export function serverCommands(
         ...(worktrees.length > 0 ? ["Show", "Prune"] : []),
       );
       if (answer === "Show") {
-        await showText(lines.join("\n"));
+        await texts.show("Outpost Worktrees", lines.join("\n"));
       } else if (answer === "Prune") {
         const left = await session.request("outpost.worktrees", { prune: true });
         void window.showInformationMessage(
@@ -74,12 +76,6 @@ async function run(command: string, ...parameters: unknown[]): Promise<void> {
 
 function checkLine({ name, status, detail }: Check): string {
   return `${{ ok: "ok  ", warn: "warn", fail: "FAIL" }[status]}  ${name}: ${detail}`;
-}
-
-async function showText(content: string): Promise<void> {
-  await window.showTextDocument(await workspace.openTextDocument({ language: "plaintext", content }), {
-    preview: true,
-  });
 }
 
 async function menu({ runs, session }: Context): Promise<void> {
