@@ -15,12 +15,13 @@ import threading
 from pathlib import Path
 from typing import Final, NoReturn
 
+from outpost_lsp.cluster.resources import FOLDER_VARIABLE, SHELL, SLOT
+from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.errors import OutpostError, configuration
 
-SLOT: Final = "outpost_slot"
-SHELL: Final = "outpost_shell"
-FACE: Final = "outpost_face"
 _MODE: Final = "RAY_AUTH_MODE"
+_SWEEPING: Final = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
+"""Has the node end what a killed run leaves behind, git as well as commands."""
 
 
 def worker(options: argparse.Namespace) -> NoReturn:
@@ -40,7 +41,8 @@ def worker(options: argparse.Namespace) -> NoReturn:
     ]
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
-    os.execve(program, arguments, {**os.environ, "OUTPOST_WORKER_DIR": str(_folder(options))})  # noqa: S606 - it is this process that becomes Ray's
+    environment = {_SWEEPING: "true", **os.environ, FOLDER_VARIABLE: str(_folder(options))}
+    os.execve(program, arguments, environment)  # noqa: S606 - it is this process that becomes Ray's
 
 
 def face(options: argparse.Namespace) -> int:
@@ -98,8 +100,8 @@ def _tokens(options: argparse.Namespace) -> tuple[str, ...]:
     tokens = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not tokens:
         raise configuration(f"the face has no token: set {options.token_env}, or name a file with --token-file")
-    if any(len(token) < 16 for token in tokens):
-        raise configuration("a token of the face has fewer than 16 characters")
+    for token in tokens:
+        token_digest(token)
     return tokens
 
 

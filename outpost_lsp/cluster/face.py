@@ -7,8 +7,6 @@ read; the face keeps nothing, so that another one can take its place in the midd
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import re
@@ -19,6 +17,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from outpost_lsp.cluster.tokens import owner_of
 from outpost_lsp.domain.job import LAST_KINDS, MOST_RECORD_BYTES, JobEvent, JobRecord
 from outpost_lsp.errors import OutpostError
 
@@ -70,13 +69,13 @@ class LostJobError(Exception):
 
 
 class Face:
-    """Answers requests. `tokens` are those that are accepted, each for its own jobs."""
+    """Answers requests. `digests` are those of the tokens that are accepted, each for its own jobs."""
 
-    def __init__(self, engine: Engine, tokens: Collection[str]) -> None:
-        if not tokens or any(len(token) < 16 for token in tokens):
-            raise OutpostError("configuration", "a face needs tokens of at least 16 characters")
+    def __init__(self, engine: Engine, digests: Collection[str]) -> None:
+        if not digests:
+            raise OutpostError("configuration", "a face needs a token")
         self._engine = engine
-        self._tokens = tuple(token.encode() for token in tokens)
+        self._digests = tuple(digests)
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
@@ -94,10 +93,7 @@ class Face:
 
     def _owner(self, header: str) -> str | None:
         kind, _, given = header.partition(" ")
-        if kind.lower() != "bearer":
-            return None
-        found = [token for token in self._tokens if hmac.compare_digest(token, given.encode())]
-        return hashlib.sha256(found[0]).hexdigest()[:32] if found else None
+        return owner_of(given, self._digests) if kind.lower() == "bearer" else None
 
     async def _answer(self, request: Request, owner: str) -> Response:
         match request.method, *request.url.path.strip("/").split("/"):

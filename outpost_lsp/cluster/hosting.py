@@ -1,7 +1,8 @@
 """One job in a worker's process: its events until they are read, its lease, and its end, whatever engine started it.
 
-The invariant: a job is carried out once; it ends itself when nobody has read its events for its lease, and its process
-has nothing left to do a while after the last event. Knows no engine: `job.py` puts it into an actor of Ray.
+The invariant: a job is carried out once, and not before somebody reads its events, so that what waited for a place in
+vain costs nothing; it ends itself when nobody has read for its lease, and its process goes as soon as its end was
+collected, or a while after it. Knows no engine: `job.py` puts it into an actor of Ray. Rules: SO-03, SO-11.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from outpost_lsp.service.job_worker import JobWorker, RunningJob
 GATHERING_S: Final = 0.05
 """Events that come in a burst are handed on together; a lone one at once."""
 _COLLECTED_S: Final = 60.0
-"""How long a finished job waits to be read."""
+"""How long a finished job waits to be collected."""
+_LAST_WORDS_S: Final = 1.0
+"""How long a job that was collected, or cancelled, still answers."""
 _UNWIND_S: Final = 10.0
 _BASE_S: Final = 600.0
 """How long a job waits for the base of its repository."""
@@ -50,6 +53,9 @@ class HostedJob:
         self._lines: list[bytes] = []
         self._pack = b""
         self._arrived = asyncio.Event()
+        self._first_read = asyncio.Event()
+        self._collected = asyncio.Event()
+        self._readers = 0
         self._base = asyncio.Event()
         self._handed_at = 0.0
         self._read_at = _now()
@@ -63,16 +69,20 @@ class HostedJob:
 
     async def events(self, after: int, wait_s: float) -> list[bytes]:
         """The lines after the event of that number, as soon as there are any; none after `wait_s` of silence."""
-        self._read_at = _now()
-        if after >= len(self._lines):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    while after >= len(self._lines):
-                        self._arrived.clear()
-                        await self._arrived.wait()
-        if (rest := self._handed_at + GATHERING_S - _now()) > 0 and not self._task.done():
-            await asyncio.sleep(rest)
-        self._handed_at = self._read_at = _now()
+        self._first_read.set()
+        self._readers += 1
+        try:
+            if after >= len(self._lines):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        while after >= len(self._lines):
+                            self._arrived.clear()
+                            await self._arrived.wait()
+            if (rest := self._handed_at + GATHERING_S - _now()) > 0 and not self._task.done():
+                await asyncio.sleep(rest)
+        finally:
+            self._readers -= 1
+            self._handed_at = self._read_at = _now()
         return self._lines[after:]
 
     def steer(self, id: str, text: str, subagent: str | None, *, to_anyone: bool) -> None:
@@ -90,9 +100,10 @@ class HostedJob:
         return self._pack
 
     async def cancel(self) -> None:
-        """Stop it; returns when whatever it had started is gone."""
+        """Stop it, or, when it has ended, have it collected; returns when whatever it had started is gone."""
         self._task.cancel()
         await asyncio.wait((self._task,), timeout=_UNWIND_S)
+        self._collected.set()
 
     def abandon(self) -> None:
         """Stop watching: whoever holds the process ends it."""
@@ -103,6 +114,8 @@ class HostedJob:
     async def _carry(self, delta: bytes) -> None:
         running = self._running = self._worker.running(self.job, self._tell)
         try:
+            if not self.job.detach:
+                await self._first_read.wait()
             if await self._worker.lacks(self.job):
                 running.emit("base-needed", {})
                 async with asyncio.timeout(_BASE_S):
@@ -133,12 +146,13 @@ class HostedJob:
         lease_s = float("inf") if self.job.detach else self.job.lease_s
         while not self._task.done():
             await asyncio.wait((self._task,), timeout=min(1.0, self.job.lease_s / 4))
-            if _now() - self._read_at > lease_s:
+            if not self._readers and _now() - self._read_at > lease_s:
                 await self.cancel()
-        patience = max(self._collected_s, self.job.lease_s) if self.job.detach else self._collected_s
-        self._read_at = _now()
-        while (left := self._read_at + patience - _now()) > 0:  # noqa: ASYNC110 - reading puts the end off
-            await anyio.sleep(left)
+        patience = self._collected_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(patience, self.job.lease_s) if self.job.detach else patience):
+                await self._collected.wait()
+        await anyio.sleep(_LAST_WORDS_S)
         self._gone()
 
 

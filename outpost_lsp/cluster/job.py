@@ -15,15 +15,12 @@ from typing import Any, Final
 import ray
 
 from outpost_lsp.cluster.hosting import HostedJob
+from outpost_lsp.cluster.resources import CONFIGURATION_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.job_worker import JobWorker
 
 NAMESPACE: Final = "outpost"
-SLOT: Final = "outpost_slot"
-SHELL: Final = "outpost_shell"
-FOLDER_VARIABLE: Final = "OUTPOST_WORKER_DIR"
-CONFIGURATION_VARIABLE: Final = "OUTPOST_CONFIG"
 
 
 @ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=1000)

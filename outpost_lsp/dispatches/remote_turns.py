@@ -61,7 +61,8 @@ _DECISIONS: Final[Mapping[str, type[Event]]] = {
 }
 _TOLD_HERE: Final = frozenset(("dispatch-start", "dispatch-finished", "workspace-commits", "summary"))
 """What the dispatch here says itself."""
-_CANCEL_S: Final = 10.0
+_CANCEL_S: Final = 20.0
+"""A face that has to ask a queue, or a job that has to unwind, needs longer than a moment."""
 
 
 class RemoteTurns:

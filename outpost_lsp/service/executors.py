@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from outpost_lsp.domain.usage import UsageLimits
 from outpost_lsp.errors import OutpostError, configuration
 
 if TYPE_CHECKING:
+    from outpost_lsp.remote.http import RemoteExecutor
     from outpost_lsp.service.carrying import Assignment, Carried
     from outpost_lsp.service.handle import RunHandle
     from outpost_lsp.service.workspace import Workspace
@@ -71,13 +72,8 @@ class FaceExecutor:
             handle.note("A folder that is no git repository is worked on here.")
             yield built
             return
-        from outpost_lsp.remote.http import RemoteExecutor
-
-        executor = RemoteExecutor(
-            self._settings.url,
-            self._token,
-            ca_file=_file(self._settings.ca_file),
-            waiting=lambda is_away: _told(handle, is_away=is_away),
+        executor = face_executor(
+            self._settings, self._environment, waiting=lambda is_away: _told(handle, is_away=is_away)
         )
         try:
             try:
@@ -100,14 +96,23 @@ class FaceExecutor:
         finally:
             await executor.aclose()
 
-    def _token(self) -> str:
-        name = self._settings.token_env
-        token = self._environment.get(name, "") if name else ""
-        if not token:
+
+def face_executor(
+    settings: RaySettings, environment: Mapping[str, str], waiting: Callable[[bool], None] = lambda _is_away: None
+) -> RemoteExecutor:
+    """The door to the face that the settings name; its token is looked up at each request. Whoever asks closes it."""
+    from outpost_lsp.remote.http import RemoteExecutor
+
+    def token() -> str:
+        name = settings.token_env
+        found = environment.get(name, "").strip() if name else ""
+        if not found:
             raise configuration(
                 f"runs.ray.token_env: the variable {name or '(none)'} holds no token", field="runs.ray.token_env"
             )
-        return token
+        return found
+
+    return RemoteExecutor(settings.url, token, ca_file=_file(settings.ca_file), waiting=waiting)
 
 
 async def _record(

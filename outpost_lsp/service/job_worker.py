@@ -93,6 +93,7 @@ class RunningJob:
         self._seq = 0
         self._steering = Steering()
         self._sending: set[asyncio.Task[None]] = set()
+        self._steered: set[str] = set()
         self._answers: dict[str, asyncio.Future[Answer]] = {}
         self._sent_lines: dict[str, int] = {}
 
@@ -102,7 +103,10 @@ class RunningJob:
         self._tell(JobEvent(seq=self._seq, kind=kind, data=data))
 
     def steer(self, id: str, text: str, subagent: str | None, *, to_anyone: bool) -> None:
-        """Take an instruction; a `steered` event tells what became of it."""
+        """Take an instruction, once however often it arrives; a `steered` event tells what became of it."""
+        if id in self._steered:
+            return
+        self._steered.add(id)
         task = asyncio.ensure_future(self._steer(id, text, subagent, to_anyone=to_anyone))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)

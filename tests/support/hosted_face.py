@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from outpost_lsp.cluster.face import Face, LostJobError, Placed
 from outpost_lsp.cluster.hosting import HostedJob
+from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.service.job_worker import JobWorker
 
@@ -110,7 +111,7 @@ async def hosted_face(
     """A face on loopback with a worker below `folder`."""
     worker = JobWorker(folder / "worker", environment or {"PATH": os.environ["PATH"]}, user_file=user_file)
     engine = EngineHere(worker, folder / "packs")
-    face = Face(engine, (TOKEN, OTHER_TOKEN))
+    face = Face(engine, (token_digest(TOKEN), token_digest(OTHER_TOKEN)))
     running = HostedFace("", engine)
 
     async def answer(request: Request) -> Response:
