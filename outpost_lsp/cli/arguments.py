@@ -139,9 +139,6 @@ def _add_review(commands: Any) -> None:
     )
     review.add_argument("--yes", "-y", action="store_true", help="do not ask before a review that costs money")
     _add_executor(review)
-    review.add_argument(
-        "--detach", action="store_true", help="with ray: let the run go on there when this command is gone"
-    )
     _add_report_options(review)
 
 

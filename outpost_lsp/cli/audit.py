@@ -15,22 +15,22 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from anyio import to_thread
 
 from outpost_lsp.cli.report import ReviewedFiles, has_findings_at, write_report
 from outpost_lsp.cli.session import run_async, said
 from outpost_lsp.cli.status import DONE, FAILED, FOUND
-from outpost_lsp.config.environment import default_layout
+from outpost_lsp.config.environment import default_layout, user_settings
 from outpost_lsp.config.overrides import settings_from_assignments
+from outpost_lsp.config.sources import ClientSettings, load_settings
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import ReviewScope, Run
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.sandbox.process import forbid_inspection
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
-
-_AT_ONCE_WITHOUT_CLUSTER: Final = 64
 
 
 def audit(options: argparse.Namespace) -> int:
@@ -48,8 +48,11 @@ async def _audit(options: argparse.Namespace, folders: Sequence[Path], output: P
     names = _names(folders)
     outcomes: dict[Path, dict[str, Any]] = {}
     client = settings_from_assignments(said(options))
+    limit = _most_at_once(client)
+    # An agent's programs are children of this process, whose environment may hold keys (SEC-13).
+    forbid_inspection()
     async with Outpost(default_layout(os.environ), os.environ, offline=options.offline) as outpost:
-        at_once = asyncio.Semaphore(_AT_ONCE_WITHOUT_CLUSTER)
+        at_once = asyncio.Semaphore(limit)
 
         async def one(folder: Path) -> None:
             async with at_once:
@@ -69,6 +72,15 @@ async def _audit(options: argparse.Namespace, folders: Sequence[Path], output: P
     if any(outcome["status"] != "succeeded" for outcome in outcomes.values()):
         return FAILED
     return FOUND if any(outcome["failing"] for outcome in outcomes.values()) else DONE
+
+
+def _most_at_once(client: dict[str, Any]) -> int:
+    """How many repositories are reviewed at once: as many as one may have runs."""
+    loaded = load_settings(user_file=user_settings(os.environ), client=[ClientSettings("--set", client)])
+    if loaded.faults:
+        raise configuration(f"nothing was started, because settings are wrong: {loaded.faults[0]}")
+    runs = loaded.settings.runs
+    return runs.ray.concurrency if runs.executor == "ray" else runs.concurrency
 
 
 async def _outcome(
@@ -131,12 +143,15 @@ def _listed(file: Path) -> list[Path]:
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
     """A file name for each repository: its own, with a number where two have the same."""
     names: dict[Path, str] = {}
-    seen: Counter[str] = Counter()
+    taken: set[str] = set()
     for folder in folders:
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name) or "repository"
-        seen[plain.lower()] += 1
-        count = seen[plain.lower()]
-        names[folder] = plain if count == 1 else f"{plain}-{count}"
+        plain = name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip(".") or "repository"
+        number = 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{plain}-{number}"
+        taken.add(name.lower())
+        names[folder] = name
     return names
 
 

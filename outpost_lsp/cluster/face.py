@@ -27,6 +27,8 @@ PROTOCOL: Final = "1"
 _MOST_DELTA_BYTES: Final = 64 * 1024 * 1024
 _MOST_BASE_BYTES: Final = 512 * 1024 * 1024
 _KEEP_ALIVE_S: Final = 5.0
+_SILENT_S: Final = 30.0
+"""A job that has begun answers within the time between two signs of life; one that is silent so long is lost."""
 _LAST: Final = re.compile(rb'\{"seq":\d+,"kind":"(%s)"' % "|".join(LAST_KINDS).encode())
 
 
@@ -71,11 +73,12 @@ class LostJobError(Exception):
 class Face:
     """Answers requests. `digests` are those of the tokens that are accepted, each for its own jobs."""
 
-    def __init__(self, engine: Engine, digests: Collection[str]) -> None:
+    def __init__(self, engine: Engine, digests: Collection[str], *, silent_s: float = _SILENT_S) -> None:
         if not digests:
             raise OutpostError("configuration", "a face needs a token")
         self._engine = engine
         self._digests = tuple(digests)
+        self._silent_s = silent_s
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request."""
@@ -105,7 +108,7 @@ class Face:
             case "GET", "v1", "jobs", id, "events":
                 placed = await self._found(id, owner)
                 after = _number(request.query_params.get("after", "0"))
-                return StreamingResponse(_events(placed, after), media_type="application/x-ndjson")
+                return StreamingResponse(_events(placed, after, self._silent_s), media_type="application/x-ndjson")
             case "GET", "v1", "jobs", id, "result.pack":
                 pack = await (await self._found(id, owner)).result_pack()
                 return Response(pack, media_type="application/octet-stream")
@@ -155,22 +158,28 @@ class Face:
         return placed
 
 
-async def _events(placed: Placed, after: int) -> AsyncIterator[bytes]:
+async def _events(placed: Placed, after: int, silent_s: float) -> AsyncIterator[bytes]:
     """Lines until the last event; an empty one is a sign of life, also while the job waits for a place."""
+    has_begun = after > 0
     asked: asyncio.Future[list[bytes]] | None = None
+    asked_at = 0.0
     try:
         while True:
-            asked = asked or asyncio.ensure_future(placed.events(after, _KEEP_ALIVE_S))
-            await asyncio.wait((asked,), timeout=_KEEP_ALIVE_S)
+            if asked is None:
+                asked, asked_at = asyncio.ensure_future(placed.events(after, _KEEP_ALIVE_S)), _now()
+            await asyncio.wait((asked,), timeout=min(_KEEP_ALIVE_S, silent_s))
             if not asked.done():
+                if has_begun and _now() - asked_at > silent_s:
+                    yield _lost(after, "the machine that carried the run out does not answer")
+                    return
                 yield b"\n"
                 continue
             try:
                 lines, asked = asked.result(), None
             except LostJobError as lost:
-                message = str(lost) or "the process that carried the run out is gone"
-                yield JobEvent(seq=after + 1, kind="lost", data={"message": message}).to_line() + b"\n"
+                yield _lost(after, str(lost) or "the process that carried the run out is gone")
                 return
+            has_begun = True
             after += len(lines)
             yield b"\n".join(lines) + b"\n"
             if lines and _LAST.match(lines[-1]):
@@ -178,6 +187,14 @@ async def _events(placed: Placed, after: int) -> AsyncIterator[bytes]:
     finally:
         if asked is not None:
             asked.cancel()
+
+
+def _lost(after: int, message: str) -> bytes:
+    return JobEvent(seq=after + 1, kind="lost", data={"message": message}).to_line() + b"\n"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _RefusedError(Exception):

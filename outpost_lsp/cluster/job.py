@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import ray
 
@@ -22,6 +24,8 @@ from outpost_lsp.service.job_worker import JobWorker
 
 NAMESPACE: Final = "outpost"
 
+T = TypeVar("T")
+
 
 @ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=1000)
 class JobActor:
@@ -32,10 +36,48 @@ class JobActor:
         self._delta = delta
         self._folder = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "outpost" / "worker")
         self._made: asyncio.Future[HostedJob] | None = None
+        # Ray's own loop, and its policy, start processes otherwise than those that the product is made for.
+        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._loop.run_forever, name="job", daemon=True).start()
 
     async def begin(self) -> None:
         """Begin, once however often this is called."""
-        await self._hosted()
+        await self._there(self._hosted())
+
+    async def take_base(self, pack: bytes) -> None:
+        """Take the base that was asked for."""
+        file = self._folder / "packs" / f"{os.getpid()}.pack"
+        await asyncio.to_thread(_write, file, pack)
+        try:
+            await self._there(self._take_base(file))
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def events(self, after: int, wait_s: float) -> list[bytes]:
+        """What happened since."""
+        return await self._there(self._events(after, wait_s))
+
+    async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None:
+        """An instruction."""
+        await self._there(self._steer(id, text, subagent, to_anyone=to_anyone))
+
+    async def answer(self, question: str, answer: str) -> None:
+        """A person's answer."""
+        await self._there(self._answer(question, answer))
+
+    async def result_pack(self) -> bytes:
+        """The result's objects."""
+        return await self._there(self._result_pack())
+
+    async def cancel(self) -> None:
+        """Stop."""
+        await self._there(self._cancel())
+
+    # In the job's own loop
+
+    async def _there(self, asked: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, self._loop))
 
     async def _hosted(self) -> HostedJob:
         if self._made is None:
@@ -44,42 +86,32 @@ class JobActor:
 
     async def _make(self) -> HostedJob:
         configured = os.environ.get(CONFIGURATION_VARIABLE)
-        confinement = await probe_confinement(path=os.environ.get("PATH", ""))
+        # Looked up only where it matters: it costs a process.
+        path, needs_shell = os.environ.get("PATH", ""), self._job.needs.shell
         worker = JobWorker(
             self._folder,
             dict(os.environ),
             user_file=Path(configured) if configured else None,
-            can_confine=confinement.is_available,
+            can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
         )
         return HostedJob(worker, self._job, self._delta, place=_place(), gone=_end)
 
-    async def take_base(self, pack: bytes) -> None:
-        """Take the base that was asked for."""
-        file = self._folder / "packs" / f"{os.getpid()}.pack"
-        await asyncio.to_thread(_write, file, pack)
-        try:
-            await (await self._hosted()).take_base(file)
-        finally:
-            file.unlink(missing_ok=True)
+    async def _take_base(self, file: Path) -> None:
+        await (await self._hosted()).take_base(file)
 
-    async def events(self, after: int, wait_s: float) -> list[bytes]:
-        """What happened since."""
+    async def _events(self, after: int, wait_s: float) -> list[bytes]:
         return await (await self._hosted()).events(after, wait_s)
 
-    async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None:
-        """An instruction."""
+    async def _steer(self, id: str, text: str, subagent: str | None, *, to_anyone: bool) -> None:
         (await self._hosted()).steer(id, text, subagent, to_anyone=to_anyone)
 
-    async def answer(self, question: str, answer: str) -> None:
-        """A person's answer."""
+    async def _answer(self, question: str, answer: str) -> None:
         (await self._hosted()).answer(question, answer)
 
-    async def result_pack(self) -> bytes:
-        """The result's objects."""
+    async def _result_pack(self) -> bytes:
         return (await self._hosted()).result_pack()
 
-    async def cancel(self) -> None:
-        """Stop."""
+    async def _cancel(self) -> None:
         await (await self._hosted()).cancel()
 
 

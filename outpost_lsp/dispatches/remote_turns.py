@@ -7,12 +7,10 @@ sandbox only after `portable` has checked it. Made by `execution.py` for a `Remo
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
-from uuid import uuid4
 
 import anyio
 from pydantic import TypeAdapter, ValidationError
@@ -22,6 +20,7 @@ from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.dispatches.remote_base import KeptBase
+from outpost_lsp.dispatches.remote_people import RemotePeople, texts
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, conversations_of
 from outpost_lsp.dispatches.turns import carried
@@ -42,13 +41,12 @@ from outpost_lsp.domain.event import (
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.job import JobEvent, JobHandle, JobResult
 from outpost_lsp.domain.markdown import one_line, safe_markdown
-from outpost_lsp.domain.permission import Resources, normalised_path
+from outpost_lsp.domain.permission import normalised_path
 from outpost_lsp.domain.run import RunError
 from outpost_lsp.errors import FAULT_CODES, OutpostError
 from outpost_lsp.harness.budget import Budget
-from outpost_lsp.harness.gate import Asking, PermissionQuestion
+from outpost_lsp.harness.gate import Asking
 from outpost_lsp.harness.runtime import Activity, TurnRuntime, captured
-from outpost_lsp.harness.steering import ANYONE, Steering, Waiting
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.worktrees.git import run_git
 from outpost_lsp.worktrees.portable import accept_result, pack_delta
@@ -75,7 +73,6 @@ class RemoteTurns:
         self._options = options
         self._observation = observation
         self._progress = progress
-        self._steered: dict[str, Waiting] = {}
         self._is_prompted = False
         root = Budget(options.label, agent.usage_limits.get(agent.job.agent), options.budget)
         self._budgets: dict[str | None, Budget] = {None: root}
@@ -141,8 +138,8 @@ class RemoteTurns:
         delta = await pack_delta(repository, base, commits)
         handle = await self._agent.executor.submit(job, delta, KeptBase(repository, base, self._agent.packs))
         try:
-            async with self._received(sandbox) as conversations, self._forwarding(handle, runtime):
-                result = await self._follow(handle, runtime, conversations)
+            async with self._received(sandbox) as conversations, RemotePeople(handle, runtime).there() as people:
+                result = await self._follow(handle, runtime, conversations, people)
             if result.commit:
                 await self._deliver(handle, sandbox, snapshot.commit)
         except BaseException:
@@ -170,7 +167,11 @@ class RemoteTurns:
             received.close()
 
     async def _follow(
-        self, handle: JobHandle, runtime: TurnRuntime, conversations: ReceivedConversations | None
+        self,
+        handle: JobHandle,
+        runtime: TurnRuntime,
+        conversations: ReceivedConversations | None,
+        people: RemotePeople,
     ) -> JobResult:
         async with aclosing(handle.events()) as events, anyio.create_task_group() as questions:
             async for event in events:
@@ -180,11 +181,11 @@ class RemoteTurns:
                         self._observed(event.data, runtime)
                     case "transcript":
                         if conversations is not None:
-                            conversations.append(str(event.data.get("conversation")), _texts(event.data.get("lines")))
+                            conversations.append(str(event.data.get("conversation")), texts(event.data.get("lines")))
                     case "question":
-                        questions.start_soon(self._ask, handle, runtime, event)
+                        questions.start_soon(people.ask, event)
                     case "steered":
-                        self._settle(event)
+                        people.settle(event)
                     case "started":
                         self._progress.note(f"Carried out by {one_line(str(event.data.get('worker')))}.")
                     case "base-needed":
@@ -284,59 +285,6 @@ class RemoteTurns:
             emit=lambda made: self._observation.emit(made.model_copy(update={"subagent_id": event.subagent_id})),
         )
 
-    # People
-
-    async def _ask(self, handle: JobHandle, runtime: TurnRuntime, event: JobEvent) -> None:
-        asked = event.data
-        command = asked.get("command")
-        question = PermissionQuestion(
-            tool=one_line(str(asked.get("tool"))),
-            input=asked.get("input"),
-            reason=one_line(str(asked.get("reason")), 500),
-            resources=Resources(tuple(_texts(asked.get("paths"))), None if command is None else str(command)),
-            subagent_id=None if asked.get("subagentId") is None else str(asked["subagentId"]),
-        )
-        allowed = await runtime.asking.allows(question)
-        await handle.answer(str(asked.get("id")), "allow" if allowed else "deny")
-
-    @asynccontextmanager
-    async def _forwarding(self, handle: JobHandle, runtime: TurnRuntime) -> AsyncIterator[None]:
-        """What a person sends meanwhile goes to the job; what was not received by its end is refused."""
-        if runtime.steering is None:
-            yield
-            return
-        forwarding = asyncio.ensure_future(self._forward(handle, runtime.steering))
-        try:
-            yield
-        finally:
-            forwarding.cancel()
-            await asyncio.gather(forwarding, return_exceptions=True)
-            for waiting in self._steered.values():
-                waiting.refuse("the dispatch ended first")
-
-    async def _forward(self, handle: JobHandle, steering: Steering) -> None:
-        while True:
-            for waiting in steering.hand_over():
-                id = uuid4().hex
-                self._steered[id] = waiting
-                to_anyone = waiting.target is ANYONE
-                target = waiting.target if isinstance(waiting.target, str) else None
-                try:
-                    await handle.steer(id, waiting.text, target, to_anyone=to_anyone)
-                except OutpostError as error:
-                    self._steered.pop(id).refuse(error.message)
-            await steering.changed()
-
-    def _settle(self, event: JobEvent) -> None:
-        waiting = self._steered.pop(str(event.data.get("id")), None)
-        if waiting is None:
-            return
-        mode = event.data.get("mode")
-        if mode in ("injected", "resumed"):
-            waiting.confirm(mode)
-        else:
-            waiting.refuse(one_line(str(event.data.get("error") or "the worker did not deliver it")))
-
     def _malformed(self, what: str) -> OutpostError:
         return OutpostError("response", f"{self._agent.executor.name}: the {what} of the job is malformed")
 
@@ -369,7 +317,3 @@ def _checked(finding: Finding) -> Finding | None:
 def _fault(error: RunError) -> OutpostError:
     code = error.code if error.code in FAULT_CODES else "process"
     return OutpostError(code, error.message, {**(error.details or {}), "remote": True})  # type: ignore[arg-type]
-
-
-def _texts(value: Any) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []

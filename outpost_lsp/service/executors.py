@@ -21,6 +21,7 @@ from outpost_lsp.config.build import AgentRun, model_of
 from outpost_lsp.config.schema import RaySettings, Settings
 from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.domain.job import JobNeeds, JobRecord, JobScope
+from outpost_lsp.domain.run import RunStatus
 from outpost_lsp.domain.usage import UsageLimits
 from outpost_lsp.errors import OutpostError, configuration
 
@@ -72,9 +73,7 @@ class FaceExecutor:
             handle.note("A folder that is no git repository is worked on here.")
             yield built
             return
-        executor = face_executor(
-            self._settings, self._environment, waiting=lambda is_away: _told(handle, is_away=is_away)
-        )
+        executor = face_executor(self._settings, self._environment, _status_teller(handle))
         try:
             try:
                 await executor.check()
@@ -84,6 +83,8 @@ class FaceExecutor:
                 handle.note(f"Carried out here: {error.message}.")
                 yield built
                 return
+            # It waits for a place there; that it runs is the worker's to say.
+            handle.update(status="queued")
             remote = RemoteAgent(
                 executor=executor,
                 job=await _record(workspace, handle, assignment, self._settings, detach=self._detach),
@@ -200,9 +201,18 @@ def _repository_key(workspace: Workspace) -> str:
     return hashlib.sha256(os.fsencode(workspace.repository.common_dir)).hexdigest()[:32]
 
 
-def _told(handle: RunHandle, *, is_away: bool) -> None:
-    if not handle.run.is_finished:
-        handle.update(status="waiting" if is_away else "running")
+def _status_teller(handle: RunHandle) -> Callable[[bool], None]:
+    """What keeps a run's status while the face is away, and when it is back."""
+    before: list[RunStatus] = []
+
+    def tell(is_away: bool) -> None:
+        if handle.run.is_finished:
+            return
+        if is_away:
+            before[:] = [handle.run.status]
+        handle.update(status="waiting" if is_away else before[0])
+
+    return tell
 
 
 def _file(text: str) -> Path | None:

@@ -37,6 +37,7 @@ from outpost_lsp.harness.steering import ANYONE, Steering
 from outpost_lsp.reviews.scope import exclusion
 from outpost_lsp.sandbox.environment import allowed_environment
 from outpost_lsp.service.handle import run_error
+from outpost_lsp.service.job_folders import job_folder, sweep_job_folders
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.tools.findings import FindingScope
@@ -123,8 +124,10 @@ class RunningJob:
         Cancelling it stops the agent and whatever it started; what it leaves on disk is removed in any case.
         """
         job = self._job
-        place = self._worker._folder / "jobs" / f"{job.id}-{uuid4().hex[:8]}"
+        jobs = self._worker._folder / "jobs"
+        place = job_folder(jobs, f"{job.id}-{uuid4().hex[:8]}")
         try:
+            await to_thread.run_sync(sweep_job_folders, jobs)
             store = await self._worker._store(job)
             await store_pack(store, delta, job.commits)
             return await self._carried(store, place)

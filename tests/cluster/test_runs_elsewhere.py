@@ -12,7 +12,8 @@ import pytest
 
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.service.results import diff
+from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.service.results import apply, diff
 from outpost_lsp.service.signals import Question, Signal
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
@@ -264,3 +265,33 @@ async def test_a_model_that_the_worker_does_not_know_is_named(
             assert run.error is not None
             assert "the worker offers no 'main'" in run.error.message
             assert len(face.engine.placed) == 1
+
+
+async def test_SO_12_applying_a_remote_run_with_a_conflict_among_ten_files_changes_none(
+    office: Office, project: RealRepository, tmp_path: Path
+) -> None:
+    names = [f"part{number}.txt" for number in range(10)]
+    for name in names:
+        project.write(name, "one\ntwo\n")
+    project.commit_all("parts")
+    calls = [write(name, "one\n2\n") for name in names]
+    with ModelServer([Answer(calls=calls), "Done."]) as model:
+        async with elsewhere(office, project, tmp_path, model) as (_face, workspace):
+            run = await (await office.outpost.run_agent(workspace, "fixer", "Write them.")).wait()
+            assert run.error is None
+            assert run.changes is not None
+            assert run.changes.files == 10
+            project.write(names[7], "one\nzwei\n")
+            before = project.state()
+            landed: list[object] = []
+
+            async def land(operations: object) -> bool:
+                landed.append(operations)
+                return True
+
+            outcome = await apply(workspace, run, present=lambda path: present_on_disk(workspace.top, path), land=land)
+            assert not outcome.applied
+            assert [conflict.path for conflict in outcome.conflicts] == [names[7]]
+            assert landed == []
+            assert project.state() == before
+            assert workspace.runs.load(run.id).disposition == "pending"  # type: ignore[union-attr]

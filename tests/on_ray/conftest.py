@@ -5,19 +5,22 @@ Collected by `run.sh` only, which gives it a network of its own.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from outpost_lsp.service.outpost import Outpost
@@ -28,6 +31,9 @@ from tests.support.repositories import RealRepository, make_repository
 
 TOKEN = "token-of-the-ray-tests-1"
 OTHER_TOKEN = "token-of-the-ray-tests-2"
+CANARY = "canary-of-the-worker-4711"
+WORKERS = ("w1", "w2")
+SLOTS = 8
 PATIENCE_S = 180.0
 PROGRAMS = Path(sys.executable).parent
 
@@ -52,20 +58,24 @@ class Cluster:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, name: str, *arguments: str, **environment: str) -> None:
-        log = (self.folder / f"{name}.log").open("ab")
-        self.processes[name] = subprocess.Popen(
-            [str(PROGRAMS / arguments[0]), *arguments[1:]],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        (self.folder / f"{name}.log").write_bytes(b"")
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [str(PROGRAMS / arguments[0]), *arguments[1:]],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
 
     def start_head(self) -> None:
         self.start(
             "head", "ray", "start", "--head", "--node-ip-address=127.0.0.1", "--port=6379", "--num-cpus=1",
             "--resources", json.dumps({"outpost_face": 1}), "--include-dashboard=false", "--disable-usage-stats",
             f"--temp-dir={self.folder / 'ray'}", "--block",
+            # So that a machine that falls silent is missed sooner than in a minute (docs/cluster.md).
+            RAY_health_check_period_ms="1000", RAY_health_check_timeout_ms="3000",
+            RAY_health_check_failure_threshold="4",
         )  # fmt: skip
         self.until_log("head", "Ray runtime started")
 
@@ -73,9 +83,8 @@ class Cluster:
         self.start(
             name, "outpost-lsp", "worker", "--ray", "127.0.0.1:6379", "--slots", "4", "--shell",
             "--node-ip-address", "127.0.0.1", "--directory", str(self.folder / name),
-            OUTPOST_CONFIG=str(self.operator), CANARY_KEY="canary-of-the-worker",
+            OUTPOST_CONFIG=str(self.operator), CANARY_KEY=CANARY,
         )  # fmt: skip
-        self.until_log(name, "Ray runtime started")
 
     def start_face(self) -> None:
         tokens = self.folder / "tokens"
@@ -101,51 +110,83 @@ class Cluster:
             found: dict[str, Any] = json.load(answer)
         return found
 
+    def answers(self) -> bool:
+        """Whether the face does."""
+        try:
+            return bool(self.health())
+        except OSError:
+            return False
+
     def until_free(self, slots: int) -> None:
         ends_at = time.monotonic() + PATIENCE_S
         while self.health()["free"] != slots:
             assert time.monotonic() < ends_at, self.health()
             time.sleep(0.2)
 
+    def scripted(self, *answers: Any) -> None:
+        """What the model says from now on; what was asked before is forgotten."""
+        self.model.requests.clear()
+        self.model._answers[:] = list(answers)
+        self.model._used.clear()
+
     def stop(self) -> None:
+        """End what was started here; what else belongs to the cluster ends with the namespace of its processes."""
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        subprocess.run([str(PROGRAMS / "ray"), "stop", "--force"], capture_output=True, check=False)
-        for process in self.processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def settings(self, **more: Any) -> dict[str, Any]:
+    def settings(self, *, verbose: bool = False, **more: Any) -> dict[str, Any]:
         ray = {"url": self.url, "tokenEnv": "OUTPOST_RAY_TOKEN", **more}
         return {
-            "runs": {"executor": "ray", "ray": ray, "concurrency": 16},
+            "runs": {"executor": "ray", "ray": ray, "verbose": verbose},
             "defaultModel": "main",
             "providers": {"loopback": {"kind": "openai", "baseUrl": "http://127.0.0.1:9/v1", "apiKeyEnv": ""}},
             "models": {"main": {"provider": "loopback", "name": "small"}},
         }
 
 
+def processes(mark: str) -> list[int]:
+    """The living processes whose command line holds a text."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"):
+                found.append(int(folder.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+async def eventually(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
+    """Wait for a condition that other processes bring about."""
+    with anyio.fail_after(within_s):
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(0.02)
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # The sockets of Ray need a short path.
-    folder = Path(f"/tmp/outpost-ray-{os.getpid()}")
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="outpost-ray-", dir="/tmp"))
     running = Cluster(folder)
     with ModelServer([]) as model:
         running.model = model
         running.operator.write_text(
             'default_model = "main"\n[sandbox]\nshell = "confined"\n'
-            f'[providers.loopback]\nkind = "openai"\nbase_url = "{model.base_url}"\napi = "chat"\napi_key_env = ""\n'
-            'max_retries = 0\n[models.main]\nprovider = "loopback"\nname = "small"\n'
+            f'[providers.loopback]\nkind = "openai"\nbase_url = "{model.base_url}"\napi = "chat"\n'
+            'api_key_env = "CANARY_KEY"\nmax_retries = 0\n[models.main]\nprovider = "loopback"\nname = "small"\n'
         )
         try:
             running.start_head()
-            for name in ("w1", "w2"):
+            for name in WORKERS:
+                # One after the other: two that start at once, at one address, take each other for themselves.
                 running.start_worker(name)
+                running.until_log(name, "Ray runtime started")
             running.start_face()
+            running.until_free(SLOTS)
             yield running
         finally:
             running.stop()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The tests that need a real Ray cluster, in a network namespace with only the loopback device: Ray looks for the
-# machine's outer address, and must not find one.
+# machine's outer address, and must not find one. In a process namespace, too: nothing of a cluster outlives them.
 #
 #   run.sh PYTHON [PYTEST ARGUMENT...]
 #
@@ -12,10 +12,11 @@ here="$(cd "$(dirname "$0")" && pwd)"
 cd "$here/../.."
 export OUTPOST_RAY_TESTS=1 RAY_AUTH_MODE=token RAY_AUTH_TOKEN="${RAY_AUTH_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"
 export RAY_USAGE_STATS_ENABLED=0 PATH="$(dirname "$python"):$PATH"
-isolated=(unshare --net)
-[ "$(id -u)" -eq 0 ] || isolated=(unshare --user --map-root-user --net)
+isolated=(unshare --net --pid --fork --kill-child --mount-proc)
+[ "$(id -u)" -eq 0 ] || isolated+=(--user --map-root-user)
+# The shell stays, because somebody has to reap what loses its parent.
 exec "${isolated[@]}" bash -c '"$0" -c "
 import fcntl, socket, struct
 device = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 fcntl.ioctl(device, 0x8914, struct.pack(\"16sh\", b\"lo\", 0x41))
-" && exec "$0" -m pytest tests/on_ray -p no:cacheprovider "$@"' "$python" "$@"
+" && "$0" -m pytest tests/on_ray -p no:cacheprovider "$@"; exit $?' "$python" "$@"

@@ -253,3 +253,58 @@ async def test_a_record_beyond_its_bound_is_not_sent() -> None:
         with pytest.raises(OutpostError, match="8 MiB"):
             await executor.submit(large, b"", NoBase())
     assert face.requests == []
+
+
+async def test_SO_05_what_may_be_sent_twice_is_sent_again_while_the_face_is_away() -> None:
+    away = said(b"", 503)
+    async with (
+        scripted(
+            jobs=[said(b'{"id": "run-1"}')],
+            answer=[away, said(b"")],
+            steer=[away, away, said(b"")],
+            result_pack=[away, said(b"PACK")],
+        ) as face,
+        connected(face, reconnect_s=20.0) as executor,
+    ):
+        job = await executor.submit(JOB, b"", NoBase())
+        await job.answer("question", "allow")
+        await job.steer("id", "text", None, to_anyone=False)
+        assert await job.result_pack() == b"PACK"
+    assert [target.rsplit("/", 1)[1] for target in face.requests[1:]] == [
+        *["answer"] * 2, *["steer"] * 3, *["result.pack"] * 2,
+    ]  # fmt: skip
+
+
+async def test_a_run_whose_end_was_told_is_collected_and_one_that_goes_on_is_not() -> None:
+    job_path = {"run_1": [said(b"", 204)]}
+    async with (
+        scripted(jobs=[said(b'{"id": "run_1"}')], events=[streamed(line(1), line(2, "result"))], **job_path) as face,
+        connected(face) as executor,
+    ):
+        job = await executor.submit(JOB.model_copy(update={"id": "run_1"}), b"", NoBase())
+        events = job.events()
+        await anext(events)
+        await job.aclose()
+        assert face.requests[-1].endswith("after=0")
+        await anext(events)
+        await job.aclose()
+        assert face.requests[-1] == "/v1/jobs/run_1"
+        await events.aclose()
+
+
+async def test_SO_09_an_answer_that_never_ends_is_not_read() -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+        while True:
+            writer.write(b"\0" * 1_000_000)
+            await writer.drain()
+
+    async with scripted(jobs=[endless]) as face, connected(face) as executor:
+        with pytest.raises(OutpostError, match="more than 64 KiB"):
+            await executor.submit(JOB, b"", NoBase())
+
+
+async def test_a_face_of_another_version_is_refused() -> None:
+    async with scripted(health=[said(b'{"version": "2", "slots": 1, "free": 1}')]) as face, connected(face) as executor:
+        with pytest.raises(OutpostError, match="another version"):
+            await executor.check()
