@@ -20,8 +20,6 @@ from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.errors import OutpostError, configuration
 
 _MODE: Final = "RAY_AUTH_MODE"
-_SWEEPING: Final = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
-"""Has the node end what a killed run leaves behind, git as well as commands."""
 
 
 def worker(options: argparse.Namespace) -> NoReturn:
@@ -41,7 +39,7 @@ def worker(options: argparse.Namespace) -> NoReturn:
     ]
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
-    environment = {_SWEEPING: "true", **os.environ, FOLDER_VARIABLE: str(_folder(options))}
+    environment = {**os.environ, FOLDER_VARIABLE: str(_folder(options))}
     os.execve(program, arguments, environment)  # noqa: S606 - it is this process that becomes Ray's
 
 

@@ -31,6 +31,9 @@ class KeptBase:
                 await to_thread.run_sync(lambda: self._folder.mkdir(mode=0o700, parents=True, exist_ok=True))
                 await pack_base(self._repository, self._commit, path)
                 await to_thread.run_sync(self._forget_old)
+            else:
+                # What is asked for again is not what is forgotten next.
+                await to_thread.run_sync(path.touch)
         return path
 
     def _forget_old(self) -> None:

@@ -55,10 +55,9 @@ class LocalExecutor:
 class FaceExecutor:
     """Runs are carried out where a face takes them, by `[runs.ray]`."""
 
-    def __init__(self, settings: RaySettings, environment: Mapping[str, str], *, detach: bool = False) -> None:
+    def __init__(self, settings: RaySettings, environment: Mapping[str, str]) -> None:
         self._settings = settings
         self._environment = environment
-        self._detach = detach
 
     @asynccontextmanager
     async def agent(
@@ -87,7 +86,7 @@ class FaceExecutor:
             handle.update(status="queued")
             remote = RemoteAgent(
                 executor=executor,
-                job=await _record(workspace, handle, assignment, self._settings, detach=self._detach),
+                job=await _record(workspace, handle, assignment, self._settings),
                 model=model_of(workspace.settings, handle.run.agent).name,
                 packs=workspace.layout.cache / "packs",
                 compared_with=assignment.compared_with,
@@ -116,9 +115,7 @@ def face_executor(
     return RemoteExecutor(settings.url, token, ca_file=_file(settings.ca_file), waiting=waiting)
 
 
-async def _record(
-    workspace: Workspace, handle: RunHandle, assignment: Assignment, ray: RaySettings, *, detach: bool
-) -> JobRecord:
+async def _record(workspace: Workspace, handle: RunHandle, assignment: Assignment, ray: RaySettings) -> JobRecord:
     settings, continuation = workspace.settings, assignment.continuation
     lines: tuple[str, ...] = ()
     if continuation is not None:
@@ -140,7 +137,6 @@ async def _record(
             repository=_repository_key(workspace),
         ),
         verbose=settings.runs.verbose,
-        detach=detach,
         lease_s=ray.lease_s,
     )
 

@@ -11,7 +11,8 @@ import asyncio
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -39,6 +40,8 @@ from outpost_lsp.sandbox.environment import allowed_environment
 from outpost_lsp.service.handle import run_error
 from outpost_lsp.service.job_folders import job_folder, sweep_job_folders
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
+from outpost_lsp.storage.locks import exclusive
+from outpost_lsp.storage.private_files import private_folder
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.tools.findings import FindingScope
 from outpost_lsp.worktrees.git import Repository
@@ -47,6 +50,7 @@ from outpost_lsp.worktrees.snapshot import Snapshot
 
 Tell = Callable[[JobEvent], None]
 _FREQUENT: Final = frozenset(("text-delta", "reasoning", "tool-output"))
+_STORE_S: Final = 600.0
 _QUESTION_S: Final = 300.0
 """How long a permission question waits for its answer; then it is denied."""
 
@@ -70,8 +74,12 @@ class JobWorker:
         return not await has_commit(await self._store(job), job.base or job.snapshot)
 
     async def take_base(self, job: JobRecord, pack: Path) -> None:
-        """Take the base of a job's repository."""
-        await store_pack(await self._store(job), pack, [job.base or job.snapshot])
+        """Take the base of a job's repository, unless another job of this machine was sooner."""
+        commit = job.base or job.snapshot
+        store = await self._store(job)
+        async with self._alone(job):
+            if not await has_commit(store, commit):
+                await store_pack(store, pack, [commit])
 
     def running(self, job: JobRecord, tell: Tell) -> RunningJob:
         """A job that is about to be carried out."""
@@ -80,8 +88,29 @@ class JobWorker:
     # For running jobs
 
     async def _store(self, job: JobRecord) -> Repository:
+        folder = self._base_folder(job)
+        async with self._alone(job):
+            return await open_store(folder, sha256=len(job.base or job.snapshot) == 64)
+
+    async def _take_delta(self, store: Repository, job: JobRecord, delta: bytes) -> None:
+        async with self._alone(job):
+            await store_pack(store, delta, job.commits)
+
+    @asynccontextmanager
+    async def _alone(self, job: JobRecord) -> AsyncIterator[None]:
+        """Nobody else changes the job's base meanwhile: the other jobs of this machine are other processes."""
+        folder = self._base_folder(job)
+        await to_thread.run_sync(private_folder, folder)
+        held = exclusive(folder / "lock", wait_s=_STORE_S)
+        await to_thread.run_sync(held.__enter__)
+        try:
+            yield
+        finally:
+            held.__exit__(None, None, None)
+
+    def _base_folder(self, job: JobRecord) -> Path:
         name = hashlib.sha256(job.needs.repository.encode()).hexdigest()[:20]
-        return await open_store(self._folder / "bases" / name, sha256=len(job.base or job.snapshot) == 64)
+        return self._folder / "bases" / name
 
 
 class RunningJob:
@@ -129,7 +158,7 @@ class RunningJob:
         try:
             await to_thread.run_sync(sweep_job_folders, jobs)
             store = await self._worker._store(job)
-            await store_pack(store, delta, job.commits)
+            await self._worker._take_delta(store, job, delta)
             return await self._carried(store, place)
         except OutpostError as error:
             return JobResult(error=run_error(error)), b""

@@ -57,6 +57,14 @@ class Cluster:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def write_operator(self) -> None:
+        """The configuration of the workers' operator."""
+        self.operator.write_text(
+            'default_model = "main"\n[sandbox]\nshell = "confined"\n'
+            f'[providers.loopback]\nkind = "openai"\nbase_url = "{self.model.base_url}"\napi = "chat"\n'
+            'api_key_env = "CANARY_KEY"\nmax_retries = 0\n[models.main]\nprovider = "loopback"\nname = "small"\n'
+        )
+
     def start(self, name: str, *arguments: str, **environment: str) -> None:
         (self.folder / f"{name}.log").write_bytes(b"")
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -174,11 +182,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     running = Cluster(folder)
     with ModelServer([]) as model:
         running.model = model
-        running.operator.write_text(
-            'default_model = "main"\n[sandbox]\nshell = "confined"\n'
-            f'[providers.loopback]\nkind = "openai"\nbase_url = "{model.base_url}"\napi = "chat"\n'
-            'api_key_env = "CANARY_KEY"\nmax_retries = 0\n[models.main]\nprovider = "loopback"\nname = "small"\n'
-        )
+        running.write_operator()
         try:
             running.start_head()
             for name in WORKERS:
