@@ -28,6 +28,9 @@ class FrozenMachine:
         await asyncio.Event().wait()
         raise AssertionError
 
+    async def answer(self, question: str, answer: str) -> None:
+        raise AssertionError
+
 
 class OneJob:
     """An engine with one job."""

@@ -24,7 +24,7 @@ async def test_SO_10_a_token_is_needed_and_sees_its_own_runs_only(
     workspace = await office.workspace(project, cluster.settings())
     handle = await office.outpost.run_agent(workspace, "reviewer", "Wait.")
     await cluster.model.until(lambda: bool(cluster.model.requests))
-    for token, status in ((" ", 401), ("a-token-that-nobody-gave", 401), (OTHER_TOKEN, 404)):
+    for token, status in (("none", 401), ("a-token-that-nobody-gave", 401), (OTHER_TOKEN, 404)):
         executor = RemoteExecutor(cluster.url, lambda token=token: token)
         with pytest.raises(OutpostError) as fault:
             await executor.ask("DELETE", f"/v1/jobs/{handle.run.id}")

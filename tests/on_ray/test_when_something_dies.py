@@ -34,6 +34,9 @@ def kill(*pids: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def shown(workspace: Workspace, handle: RunHandle) -> str:
+    """The text of the answer so far, as the journal has it; the journal begins with the first event."""
+    if not workspace.journal_path(handle.run.id).exists():
+        return ""
     records = read_journal(workspace.journal_path(handle.run.id))
     return "".join(str(record.event["text"]) for record in records if record.kind == "text-delta")
 
@@ -138,7 +141,7 @@ async def test_SO_11_runs_that_nobody_reads_never_begin_and_free_their_places(
     cluster.scripted(Answer(text="Done.", times=0))
     await eventually(lambda: cluster.health()["free"] == SLOTS)
     executor = RemoteExecutor(cluster.url, lambda: TOKEN, submit_s=60.0)
-    for number in range(2 * SLOTS):
+    for number in range(SLOTS + 2):
         job = JobRecord(
             id=f"unread-{number}", kind="dispatch", agent="reviewer", brief="Wait.", snapshot=project.head, lease_s=1
         )
