@@ -220,6 +220,7 @@ def _add_run_commands(commands: Any) -> None:
     apply = _command(commands, "apply", "bring a run's changes into your files", options=here)
     apply.add_argument("run", metavar="RUN")
     apply.add_argument("paths", metavar="PATH", nargs="*", help="only these files, named as `diff` prints them")
+    apply.add_argument("--quiet", "-q", action="store_true", help="say only what was not applied")
     discard = _command(commands, "discard", "drop a run's changes", options=here)
     discard.add_argument("run", metavar="RUN")
     reopen = _command(commands, "reopen", "make dropped or applied changes pending again", options=here)
@@ -228,7 +229,6 @@ def _add_run_commands(commands: Any) -> None:
         commands, "replay", "go through a run again from its journal; no service is asked", options=(*here, "quiet")
     )
     replay.add_argument("run", metavar="RUN")
-    apply.add_argument("--quiet", "-q", action="store_true", help="say only what was not applied")
     replay.add_argument("--json", action="store_true", help="print the run as JSON")
 
 

@@ -35,6 +35,7 @@ from outpost_lsp.storage.journal import JournalWriter
 from outpost_lsp.worktrees.changes import ChangeSet, patch
 
 _log = logging.getLogger(__name__)
+_NO_SCOPE: Final = Scope()
 MAX_REPLAY_PATCH: Final = 8 * 1024 * 1024
 
 
@@ -106,7 +107,7 @@ class DispatchObservation:
 
     def emit(self, event: Event, source: Source = "harness") -> None:
         """Let an agent event out. Only a watchdog that gives up raises."""
-        event = event.model_copy(update={"pass_": self.pass_number, "at": now_text()})
+        event = event.with_values(pass_=self.pass_number, at=now_text())
         self._collector.see(event)
         self._send(event, source, event.subagent_id)
         observe = self._options.observe
@@ -125,7 +126,7 @@ class DispatchObservation:
         self._send(event, "decision", subagent_id)
 
     def _send(self, event: Event, source: Source, subagent_id: str | None) -> None:
-        self._hub.emit(event, source, Scope.model_construct(pass_=self.pass_number, subagent_id=subagent_id))
+        self._hub.emit(event, source, _NO_SCOPE.with_values(pass_=self.pass_number, subagent_id=subagent_id))
 
     def _write(self, observation: Observation) -> None:
         if self._journal is None:

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from outpost_lsp.domain.event import Event, Observation, Scope, Source
+from outpost_lsp.domain.event import DispatchStartEvent, Event, Observation, Scope, Source
 from outpost_lsp.errors import configuration
 
 Sink = Callable[[Observation], Any]
 MAX_ERRORS: Final = 100
+_FIRST: Final = Observation(seq=0, at="", source="harness", scope=Scope(), event=DispatchStartEvent())
 _REDACTED: Final = "[redacted]"
 
 
@@ -125,7 +126,7 @@ class ObservationHub:
     def _deliver(self, event: Event, source: Source, scope: Scope) -> None:
         self._root.seq += 1
         at = event.at or now_text()
-        observation = Observation.model_construct(seq=self._root.seq, at=at, source=source, scope=scope, event=event)
+        observation = _FIRST.with_values(seq=self._root.seq, at=at, source=source, scope=scope, event=event)
         hub: ObservationHub | None = self
         while hub is not None:
             if not hub._closed:
@@ -244,4 +245,4 @@ def redacted(value: Any, masks: Sequence[re.Pattern[str]]) -> Any:
 
 def _merged(outer: Scope, inner: Scope) -> Scope:
     update = {name: value for name in inner.model_fields_set if (value := getattr(inner, name)) is not None}
-    return outer.model_copy(update=update) if update else outer
+    return outer.with_values(**update) if update else outer

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
@@ -38,6 +38,16 @@ class Record(BaseModel):
     model_config = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True, extra="forbid", ser_json_inf_nan="constants"
     )
+
+    def with_values(self, **fields: Any) -> Self:
+        """The same record with other values, which are right already: nothing is checked, as thousands of events need it."""
+        twin = object.__new__(type(self))
+        put = object.__setattr__
+        put(twin, "__dict__", {**self.__dict__, **fields})
+        put(twin, "__pydantic_fields_set__", self.__pydantic_fields_set__ | fields.keys())
+        put(twin, "__pydantic_extra__", self.__pydantic_extra__)
+        put(twin, "__pydantic_private__", self.__pydantic_private__)
+        return twin
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object: camelCase names, absent fields left out."""

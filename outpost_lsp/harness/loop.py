@@ -113,7 +113,7 @@ class Loop:
         """Let an event out, marked with the child's run id where this loop is a child's (SUB-61)."""
         self.runtime.activity.touch()
         if self.run_id is not None and event.subagent_id is None:
-            event = event.model_copy(update={"subagent_id": self.run_id})
+            event = event.with_values(subagent_id=self.run_id)
         self.runtime.observe(event)
         if self.runtime.fatal is not None:
             raise self.runtime.fatal

@@ -108,7 +108,7 @@ async def _prepared(loop: Loop, block: ToolCallBlock) -> ToolCall:
         _deny(loop, call, f"load the skill {skill} first")
         return call
     answered: set[Resources] = set()
-    if await _denied(loop, call, answered):
+    if await _denied(loop, call, block.input, answered):
         return call
     await _before_tool(loop, call, answered)
     return call
@@ -135,15 +135,16 @@ async def _before_tool(loop: Loop, call: ToolCall, answered: set[Resources]) -> 
     except InvalidInputError as error:
         call.output = ToolOutput(f"Invalid input for {call.block.name}, put there by a hook: {error}", True)
         return
-    await _denied(loop, call, answered)
+    await _denied(loop, call, current.input, answered)
 
 
-async def _denied(loop: Loop, call: ToolCall, answered: set[Resources]) -> bool:
+async def _denied(loop: Loop, call: ToolCall, given: Any, answered: set[Resources]) -> bool:
+    """Whether the call may not run. `given` is its input as it stands now, which a person may be shown (SEC-20)."""
     assert call.tool is not None
     if not loop.gate:
         return False
     resources = inside(loop.runtime.lease, call.tool.resources_of(call.value))
-    reason = await loop.gate.denial(call.block.name, call.block.input, resources, answered, loop.run_id)
+    reason = await loop.gate.denial(call.block.name, given, resources, answered, loop.run_id)
     if reason is not None:
         _deny(loop, call, reason)
     return reason is not None

@@ -18,7 +18,7 @@ from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.private_index import private_index, writing
-from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_of
+from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_name, tree_of
 from outpost_lsp.worktrees.working_tree import Scan, named, scan_paths, scan_working_tree
 
 ChangeStatus = Literal["added", "modified", "deleted", "renamed"]
@@ -171,16 +171,15 @@ async def _frozen(
     worktree: Repository, snapshot_commit: str, touched: Collection[str] | None
 ) -> tuple[ChangeSet, tuple[bytes, ...]]:
     """The files as they stand, named by a tree and a commit; and the paths that git has to look at again."""
-    base = await run_git(worktree, ["rev-parse", "--verify", f"{snapshot_commit}^{{tree}}"], check=True)
     if touched is None:
         scan = await _scan(worktree, snapshot_commit)
-        _, ground = await head_and_tree(worktree)
+        base, ground = await _trees(worktree, snapshot_commit)
     else:
-        ground = base.stdout.decode("ascii").strip()
+        base = ground = await tree_name(worktree, snapshot_commit)
         scan = await scan_paths(worktree, ground, touched)
     tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62)
     paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
-    if tree == base.stdout.decode("ascii").strip():
+    if tree == base:
         return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes), paths
     async with writing(worktree):
         commit = await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
@@ -188,6 +187,16 @@ async def _frozen(
     if odd:
         notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
     return ChangeSet(snapshot_commit, tree, commit, files, notes), paths
+
+
+async def _trees(worktree: Repository, snapshot_commit: str) -> tuple[str, str]:
+    """The tree of the snapshot, and that of the worktree's own HEAD, which an agent may have moved."""
+    both = await run_git(worktree, ["rev-parse", "--quiet", f"{snapshot_commit}^{{tree}}", "HEAD^{tree}"])
+    if both.status == 0:
+        base, ground = both.stdout.decode("ascii").split()
+        return base, ground
+    _, ground = await head_and_tree(worktree)
+    return await tree_name(worktree, snapshot_commit), ground
 
 
 async def _scan(worktree: Repository, snapshot_commit: str) -> Scan:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ from anyio.abc import ByteReceiveStream, Process
 from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening
+from outpost_lsp.worktrees.children import watch_by_descriptor
 from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
 
 __all__ = [
@@ -58,15 +60,36 @@ async def find_repository(folder: Path, environment: Mapping[str, str] | None = 
     """
     host = hardening.host_environment() if environment is None else environment
     repository = await to_thread.run_sync(discover, folder, host)
-    version = await git_version(host)
-    if version < OLDEST_GIT:
-        needed, found = (".".join(map(str, numbers)) for numbers in (OLDEST_GIT, version))
-        raise OutpostError("workspace", f"git {found} is too old; install git {needed} or newer.")
+    await _check_version(host)
     await _read_settings(repository)
     settings = repository.overrides.settings
     await to_thread.run_sync(refuse_foreign_owner, repository, settings)
     refuse_redirection(repository, settings)
     return repository
+
+
+_NEW_ENOUGH: Final[set[tuple[str, int, int]]] = set()
+"""Programs that have told their version, by path, inode and time of change: each is asked once."""
+
+
+async def _check_version(host: Mapping[str, str]) -> None:
+    program = await to_thread.run_sync(_program, host.get("PATH", ""))
+    if program in _NEW_ENOUGH:
+        return
+    version = await git_version(host)
+    if version < OLDEST_GIT:
+        needed, found = (".".join(map(str, numbers)) for numbers in (OLDEST_GIT, version))
+        raise OutpostError("workspace", f"git {found} is too old; install git {needed} or newer.")
+    if program is not None:
+        _NEW_ENOUGH.add(program)
+
+
+def _program(path: str) -> tuple[str, int, int] | None:
+    found = shutil.which("git", path=path)
+    if found is None:
+        return None
+    status = os.stat(found)  # noqa: PTH116 - one call, of a path that is text already
+    return found, status.st_ino, status.st_mtime_ns
 
 
 async def git_version(environment: Mapping[str, str] | None = None) -> tuple[int, ...]:
@@ -224,6 +247,7 @@ async def _start(
     has_input: bool,
     stderr: int = subprocess.PIPE,
 ) -> Process:
+    watch_by_descriptor()
     starting = asyncio.ensure_future(
         anyio.open_process(
             ["git", *arguments],
