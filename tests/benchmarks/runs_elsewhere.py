@@ -40,7 +40,7 @@ WINDOW_MS = 50.0
 
 @contextlib.contextmanager
 def cluster_with_one_worker() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="outpost-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder))
         with ModelServer([]) as model:
             cluster.model = model

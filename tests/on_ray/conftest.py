@@ -178,7 +178,7 @@ async def eventually(condition: Callable[[], bool], within_s: float = PATIENCE_S
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # The sockets of Ray need a short path.
-    folder = Path(tempfile.mkdtemp(prefix="outpost-ray-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
     running = Cluster(folder)
     with ModelServer([]) as model:
         running.model = model

@@ -21,8 +21,12 @@ if [[ "${1:-}" == *.py ]]; then
   shift
   program=(-m "${module//\//.}" "$@")
 fi
+# Processes of another namespace cannot be told from dead ones, so what is temporary is not shared with any.
+TMPDIR="$(mktemp -d /tmp/outpost-XXXXXX)"
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 # The shell stays, because somebody has to reap what loses its parent.
-exec "${isolated[@]}" bash -c '"$0" -c "
+"${isolated[@]}" bash -c '"$0" -c "
 import fcntl, socket, struct
 device = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 fcntl.ioctl(device, 0x8914, struct.pack(\"16sh\", b\"lo\", 0x41))
