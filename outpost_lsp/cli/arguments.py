@@ -150,6 +150,7 @@ def _add_audit(commands: Any) -> None:
         options=("settings", "offline", "quiet"),
     )
     audit.add_argument("list", metavar="LIST", help="a file with a folder a line")
+    audit.add_argument("--yes", "-y", action="store_true", help="agree to what the reviews cost")
     audit.add_argument("--output", metavar="DIR", default="audit", help="where the reports go (default: audit)")
     audit.add_argument(
         "--fail-on",

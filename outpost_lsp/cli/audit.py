@@ -29,6 +29,7 @@ from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import ReviewScope, Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.sandbox.process import forbid_inspection
+from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
 
@@ -90,7 +91,7 @@ async def _outcome(
     try:
         workspace = outpost.add_workspace(folder, client_settings=client)
         await workspace.ready()
-        run, findings, snapshot = await _reviewed(outpost, workspace)
+        run, findings, snapshot = await _reviewed(outpost, workspace, options)
         if run.status != "succeeded":
             message = run.error.message if run.error is not None else run.status
             return {"status": run.status, "run": run.id, "message": message, "notes": list(run.notes)}
@@ -115,15 +116,23 @@ async def _outcome(
     }
 
 
-async def _reviewed(outpost: Outpost, workspace: Workspace) -> tuple[Run, list[Finding], str]:
+async def _reviewed(
+    outpost: Outpost, workspace: Workspace, options: argparse.Namespace
+) -> tuple[Run, list[Finding], str]:
     """A whole review. One that was lost with its machine is begun again as often as the settings say: it only reads."""
     left = workspace.settings.runs.ray.retry_lost
     while True:
-        handle = await outpost.review(workspace, ReviewScope(scope="workspace"))
+        confirm = None if options.yes else _refuse
+        handle = await outpost.review(workspace, ReviewScope(scope="workspace"), confirm=confirm)
         run = await handle.wait()
         if run.status != "interrupted" or left == 0:
             return run, list(handle.findings.values()), handle.snapshot
         left -= 1
+
+
+async def _refuse(_cost: Estimate) -> bool:
+    """Nobody sits beside an audit who could be asked for each repository."""
+    raise OutpostError("aborted", "not started: reviewing everything costs money by its model; --yes agrees to it")
 
 
 def _listed(file: Path) -> list[Path]:

@@ -10,6 +10,8 @@ import pytest
 from outpost_lsp.cli.audit import _listed, _names
 from outpost_lsp.errors import OutpostError
 from tests.cli.conftest import Program
+from tests.support.model_answers import Answer
+from tests.support.model_server import ModelServer
 from tests.support.repositories import make_repository
 
 
@@ -35,7 +37,7 @@ def test_each_repository_gets_its_report_and_one_that_fails_costs_the_others_not
     assert json.loads((tmp_path / "reports" / "api-2.sarif").read_text())["runs"][0]["results"] == []
     assert "3 repositories, 1 without a report; error: 1" in ended.out
     assert len(ended.err.strip().splitlines()) == 3
-    assert ended.status not in (0, 1)
+    assert ended.status == 3
 
 
 def test_findings_make_the_status_and_quiet_says_only_the_totals(program: Program, tmp_path: Path) -> None:
@@ -76,3 +78,15 @@ def test_a_list_is_relative_to_itself_and_no_two_reports_have_one_name(tmp_path:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(OutpostError, match="UTF-8"):
         _listed(tmp_path / "binary")
+
+
+def test_an_audit_that_costs_money_starts_nothing_until_somebody_agrees(program: Program, tmp_path: Path) -> None:
+    make_repository(tmp_path / "api", {"a.py": "x = 1\n"})
+    (tmp_path / "list.txt").write_text("api\n")
+    arguments = ("audit", str(tmp_path / "list.txt"), "--output", str(tmp_path / "reports"))
+    with ModelServer([Answer(text="Fine.", times=0)]) as server:
+        program.use_model(server.base_url, more="price = { input = 1000.0, output = 8.0 }\n")
+        ended = program(*arguments)
+        assert (ended.status, "--yes" in ended.err) == (3, True)
+        assert server.requests == []
+        assert program(*arguments, "--yes").status == 0
