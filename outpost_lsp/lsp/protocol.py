@@ -133,7 +133,7 @@ class OutpostProtocol(LanguageServerProtocol):
         """The client is gone: cancel what it asked for, and give up what was asked of it."""
         running = list(self._running.values())
         for task in running:
-            task.cancel()
+            _cancel(task)
         for answer in list(self._asked.values()):
             if not answer.done():
                 answer.set_exception(RequestFault(REQUEST_CANCELLED, "the client is gone"))
@@ -237,7 +237,7 @@ class OutpostProtocol(LanguageServerProtocol):
             target = params.get("id") if isinstance(params, dict) else None
             task = self._running.get(target) if isinstance(target, int | str) else None
             if task is not None:
-                task.cancel()
+                _cancel(task)
             return
         if method != types.EXIT and (self._shutdown or not self._is_initialized):
             return
@@ -316,6 +316,11 @@ class OutpostProtocol(LanguageServerProtocol):
                 self._refuse(data["id"], INTERNAL_ERROR, "the answer could not be written as JSON")
             return
         self._connection.send(body)
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel the work of a request, behind its first step: coroutines inside one that never began would be left over."""
+    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _log_failure(method: str, task: asyncio.Future[Any]) -> None:

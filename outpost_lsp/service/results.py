@@ -26,6 +26,7 @@ from outpost_lsp.worktrees.changes import ChangeSet, changed_files, freeze, patc
 from outpost_lsp.worktrees.contents import FileVersions, versions_of
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.hardening import host_environment
+from outpost_lsp.worktrees.registration import owner_of
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.worktree import remove_worktree
 
@@ -219,11 +220,12 @@ async def _settle(workspace: Workspace, run_id: str, disposition: Disposition) -
         for place in (repository.top, repository.git_dir):
             await to_thread.run_sync(shutil.rmtree, place, True)
         return
-    folder = workspace.layout.worktrees / run_id
     try:
+        # By its owner: since the run, the settings may have moved where worktrees are made.
         for entry in await to_thread.run_sync(administrative_directories, workspace.repository.common_dir):
-            if await to_thread.run_sync(registered_directory, entry) == await to_thread.run_sync(folder.resolve):
-                await remove_worktree(workspace.repository, folder.resolve())
+            owner, folder = owner_of(entry), registered_directory(entry)
+            if owner is not None and owner.run_id == run_id and folder is not None:
+                await remove_worktree(workspace.repository, folder)
     except OutpostError as error:
         logger.warning("the worktree of run %s could not be removed: %s", run_id, error)
 

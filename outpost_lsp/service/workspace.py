@@ -119,6 +119,7 @@ class Workspace:
         self.tell_refusals()
         if self.is_ready:
             self.can_confine = await self._look_up_confinement()
+            await asyncio.to_thread(self._follow_worktrees)
             self._follow_dismissals()
 
     def tell_refusals(self) -> None:
@@ -208,12 +209,22 @@ class Workspace:
     async def _look_up_confinement(self) -> bool:
         return self.settings.sandbox.shell == "confined" and await self._outpost.can_confine()
 
-    def _open_stores(self) -> None:
+    def _lay_out(self) -> RepositoryLayout:
         common = self._repository.common_dir if self._repository is not None else self.folder
         directory = self.settings.sandbox.directory
-        self.layout = self._outpost.layout.for_repository(
+        return self._outpost.layout.for_repository(
             common, worktrees=Path(directory).expanduser() if directory else None
         )
+
+    def _follow_worktrees(self) -> None:
+        """Look for worktrees where new ones are made from now on."""
+        try:
+            self.layout = self._lay_out()
+        except (OutpostError, OSError) as fault:
+            self._outpost.tell(Notice("warning", f"sandbox.directory: {fault}"))
+
+    def _open_stores(self) -> None:
+        self.layout = self._lay_out()
         self.layout.sweep()
         self.runs = RunStore(self.layout.runs)
         self.conversations = ConversationStore(self.layout.conversations, self.layout.locks)

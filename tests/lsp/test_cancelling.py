@@ -111,6 +111,19 @@ async def test_cancelling_before_the_service_is_loaded_starts_nothing(changed: R
         assert (await server.command("outpost.runs"))["runs"] == []
 
 
+async def test_cancelling_in_the_same_breath_as_asking_leaves_nothing_over(changed: RealRepository) -> None:
+    async with running_server(environment={"PYTHONWARNINGS": "always"}) as server:
+        asked = server.begin("initialize", {"processId": None, "capabilities": {}, "rootUri": changed.path.as_uri()})
+        await server.answer_to(asked)
+        for command in ("outpost.agents", "outpost.doctor", "outpost.review"):
+            asked = server.begin_command(command)
+            server.notify("$/cancelRequest", {"id": asked})
+            assert (await server.answer_to(asked))["error"]["code"] == -32800
+            await server.command("outpost.runs")
+        assert await server.shut_down() == 0
+        assert b"never awaited" not in server.log
+
+
 async def test_rel_04_shutdown_is_answered_while_a_run_goes_on_and_the_run_is_kept(
     changed: RealRepository, service: ModelServer
 ) -> None:

@@ -353,6 +353,29 @@ async def test_worktrees_are_listed_and_pruned_without_losing_their_changes(
         assert (repository.path / "a.txt").read_text() == "new\n"
 
 
+async def test_where_worktrees_are_made_follows_the_settings_and_each_run_keeps_its_own(
+    repository: RealRepository, service: ModelServer, tmp_path: Path
+) -> None:
+    settings = settings_for(service)
+    there = {**settings, "sandbox": {"directory": str(tmp_path / "there")}}
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings})
+        runs, places = [], []
+        for now in (settings, there):
+            server.notify("workspace/didChangeConfiguration", {"settings": now})
+            service.add(_writing(("a.txt", "new\n")), "Done.")
+            runs.append(await _dispatched(server))
+        for worktree in (await server.command("outpost.worktrees"))["worktrees"]:
+            places.append(Path(worktree["path"]))
+        assert [place.is_relative_to(tmp_path / "there") for place in places].count(True) == 1
+        [check] = [one for one in (await server.command("outpost.doctor"))["checks"] if one["name"] == "worktree"]
+        assert str(tmp_path / "there") in check["detail"]
+        for run in runs:
+            assert (await server.command("outpost.discard", {"runId": run["id"]}))["discarded"] is True
+        assert (await server.command("outpost.worktrees"))["worktrees"] == []
+        assert not any(place.exists() for place in places)
+
+
 @pytest.mark.parametrize("virtual", [True, False])
 async def test_a_report_and_a_patch_are_shown_in_the_editor_where_it_can_show_documents(
     changed: RealRepository, virtual: bool
