@@ -1,4 +1,4 @@
-"""The program `outpost-lsp`, also `python -m outpost_lsp`: the one place that knows both faces.
+"""The program `outpost-lsp`, also `python -m outpost_lsp`: the one place that knows all faces.
 
 Nothing is imported before it is known what was asked for: `--version` starts neither server nor engine. That is also
 why Ctrl-C finds the one line and status 130 from the first moment on: whatever takes time happens inside `main`.
@@ -21,7 +21,7 @@ def main() -> int:
     try:
         from outpost_lsp.cli.main import main as run_command_line
 
-        return run_command_line(sys.argv[1:], serve=_serve)
+        return run_command_line(sys.argv[1:], serve=_serve, cluster=_cluster)
     except KeyboardInterrupt:
         sys.stderr.write("outpost-lsp: cancelled\n")
         return _CANCELLED
@@ -54,6 +54,12 @@ def _serve(options: argparse.Namespace) -> NoReturn:
             log_level=options.log_level,
         )
     )
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from outpost_lsp.cluster import commands
+
+    return commands.worker(options) if options.command == "worker" else commands.face(options)
 
 
 if __name__ == "__main__":

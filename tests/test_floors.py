@@ -18,6 +18,7 @@ FLOORS = {
     "worktrees": 1,
     "sandbox": 1,
     "storage": 1,
+    "remote": 1,
     "telemetry": 1,
     "tools": 2,
     "harness": 3,
@@ -29,13 +30,14 @@ FLOORS = {
     "protocol": 6,
     "lsp": 7,
     "cli": 7,
+    "cluster": 7,
 }
 """The faces stand above the wire records they share."""
 
 NEIGHBOURS = {("domain", "errors"), ("dispatches", "workspaces"), ("reviews", "dispatches"), ("service", "config")}
 
 OWNERS = {
-    "httpx": ("models", "decisions"),
+    "httpx": ("models", "decisions", "remote"),
     "git": ("worktrees",),
     "pygls": ("lsp",),
     "lsprotocol": ("lsp",),

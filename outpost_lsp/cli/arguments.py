@@ -63,9 +63,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_serve_options(_command(commands, "serve", "run the language server"))
     _add_review(commands)
+    _add_audit(commands)
     _add_agent_commands(commands)
     _add_run_commands(commands)
     _add_settings_commands(commands)
+    _add_cluster_commands(commands)
     _add_demo(commands)
     return top
 
@@ -136,7 +138,33 @@ def _add_review(commands: Any) -> None:
         "--baseline", metavar="SARIF", help="leave out what is in this earlier SARIF report, by fingerprint"
     )
     review.add_argument("--yes", "-y", action="store_true", help="do not ask before a review that costs money")
+    _add_executor(review)
     _add_report_options(review)
+
+
+def _add_audit(commands: Any) -> None:
+    audit = _command(
+        commands,
+        "audit",
+        "review many repositories as a whole, one SARIF each",
+        options=("settings", "offline", "quiet"),
+    )
+    audit.add_argument("list", metavar="LIST", help="a file with a folder a line")
+    audit.add_argument("--yes", "-y", action="store_true", help="agree to what the reviews cost")
+    audit.add_argument("--output", metavar="DIR", default="audit", help="where the reports go (default: audit)")
+    audit.add_argument(
+        "--fail-on",
+        choices=SEVERITY_FLOORS,
+        default="error",
+        help="end with status 1 on findings this bad or worse (default: error)",
+    )
+    _add_executor(audit)
+
+
+def _add_executor(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--executor", choices=("local", "ray"), help="where the run is carried out (default: [runs] executor)"
+    )
 
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
@@ -155,6 +183,7 @@ def _add_agent_commands(commands: Any) -> None:
     run = _command(commands, "run", "give a configured agent a brief", options=every)
     run.add_argument("agent", metavar="AGENT", help="the agent's name in the configuration")
     run.add_argument("brief", metavar="BRIEF", help="what it has to do; - reads it from standard input")
+    _add_executor(run)
     run.add_argument("--apply", action="store_true", help="apply the changes it made when it succeeded")
     run.add_argument("--json", action="store_true", help="print the run as JSON")
     go_on = _command(commands, "continue", "go on with a conversation", options=every)
@@ -225,6 +254,25 @@ def _add_settings_commands(commands: Any) -> None:
     doctor.add_argument("--json", action="store_true", help="print the checks as JSON")
     clean = _command(commands, "clean", "remove what ended runs left and nobody needs", options=("folder", "settings"))
     clean.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+
+def _add_cluster_commands(commands: Any) -> None:
+    worker = _command(commands, "worker", "join this machine to a Ray cluster, to carry out the runs of others")
+    worker.add_argument("--ray", metavar="ADDRESS", required=True, help="the head of the cluster, HOST:PORT")
+    worker.add_argument("--slots", metavar="N", type=_count, default=2, help="runs at once (default: 2)")
+    worker.add_argument("--shell", action="store_true", help="take runs that need confined commands, too")
+    worker.add_argument("--directory", metavar="DIR", help="where repositories' bases are kept (default: the cache)")
+    worker.add_argument("--node-ip-address", metavar="IP", help="how other nodes reach this one")
+    face = _command(commands, "face", "answer for a Ray cluster, so that editors and terminals can send runs there")
+    face.add_argument("--ray", metavar="ADDRESS", required=True, help="the head of the cluster, HOST:PORT")
+    face.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8443", help="default: 127.0.0.1:8443")
+    face.add_argument("--certificate", metavar="FILE", help="a PEM file; needed for other machines")
+    face.add_argument("--key", metavar="FILE", help="its key")
+    face.add_argument("--token-file", metavar="FILE", help="accepted tokens, one a line")
+    face.add_argument(
+        "--token-env", metavar="NAME", default="OUTPOST_RAY_TOKEN", help="else this variable (OUTPOST_RAY_TOKEN)"
+    )
+    face.add_argument("--replicas", metavar="N", type=_count, default=1, help="faces at once (default: 1)")
 
 
 def _add_demo(commands: Any) -> None:

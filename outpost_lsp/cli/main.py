@@ -26,6 +26,7 @@ _SERVER_OPTIONS: Final = ("--stdio", "--tcp", "--ws", "--clientProcessId")
 
 _HOMES: Final = {
     "review": ("review", "review"),
+    "audit": ("audit", "audit"),
     "demo": ("demo", "demo"),
     "run": ("agents", "run"),
     "continue": ("agents", "go_on"),
@@ -47,9 +48,12 @@ _HOMES: Final = {
 }
 """Where each command lives: module of this package and function."""
 
+_OF_CLUSTERS: Final = ("worker", "face")
+"""Another face's commands, which is handed in like the server."""
 
-def main(arguments: Sequence[str], *, serve: Command) -> int:
-    """Run one command line; never raises for what a person can mend."""
+
+def main(arguments: Sequence[str], *, serve: Command, cluster: Command) -> int:
+    """Run one command line; never raises for what a person can mend. `serve` and `cluster` are the other faces."""
     if list(arguments) in (["--version"], ["-V"]):
         from outpost_lsp import __version__
 
@@ -72,8 +76,10 @@ def main(arguments: Sequence[str], *, serve: Command) -> int:
         return USAGE
     if options.command == "serve":
         return serve(options)
+    if options.command in _OF_CLUSTERS:
+        return _guarded(lambda: cluster, options)
     module, name = _HOMES[options.command]
-    return _guarded(module, name, options)
+    return _guarded(lambda: getattr(import_module(f"outpost_lsp.cli.{module}"), name), options)
 
 
 def _means_server(arguments: Sequence[str]) -> bool:
@@ -83,12 +89,11 @@ def _means_server(arguments: Sequence[str]) -> bool:
     return arguments[0].split("=", 1)[0] in _SERVER_OPTIONS
 
 
-def _guarded(module: str, name: str, options: argparse.Namespace) -> int:
+def _guarded(load: Callable[[], Command], options: argparse.Namespace) -> int:
     from outpost_lsp.errors import OutpostError
 
     try:
-        command: Command = getattr(import_module(f"outpost_lsp.cli.{module}"), name)
-        status = command(options)
+        status = load()(options)
         sys.stdout.flush()
         return status
     except OutpostError as error:

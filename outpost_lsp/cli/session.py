@@ -78,7 +78,7 @@ async def opened(
     that examines the workspace gets it as it is, whether it can be used or not.
     """
     layout = default_layout(os.environ)
-    client = settings_from_assignments(getattr(options, "settings", []))
+    client = settings_from_assignments(said(options))
     if starts_runs:
         # An agent's programs are children of this process, whose environment may hold keys (SEC-13).
         forbid_inspection()
@@ -101,6 +101,14 @@ async def opened(
         # A command is over soon; a server has all the time to clear away what dead processes left.
         with anyio.move_on_after(_CLEARING_S):
             await workspace.cleared()
+
+
+def said(options: argparse.Namespace) -> list[str]:
+    """The settings that a command line gives, each as ``KEY=VALUE``."""
+    given = list(getattr(options, "settings", []))
+    if getattr(options, "executor", None) is not None:
+        given.append(f"runs.executor={options.executor}")
+    return given
 
 
 def _as_said_here(fault: ConfigurationFault) -> ConfigurationFault:

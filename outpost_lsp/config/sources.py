@@ -77,17 +77,17 @@ class _Layer:
 def load_settings(
     *,
     user_file: FilePath | SettingsFile | None = None,
-    folder: FilePath | None = None,
+    folder: FilePath | SettingsFile | None = None,
     client: Sequence[ClientSettings] = (),
     trust: Callable[[str], Trust] = lambda _digest: UNTRUSTED,
     previous: LoadedSettings | None = None,
 ) -> LoadedSettings:
-    """Read and merge the four places. `client` is in rising order; `trust` judges the hash of the workspace's settings.
+    """Read and merge the four places. A `folder`'s settings may have come otherwise than by a file. `client` is in rising order; `trust` judges the hash of the workspace's settings.
 
     Never raises for what is written anywhere: see `faults` of the result.
     """
     user = read_user_file(user_file) if isinstance(user_file, FilePath) else user_file
-    workspace = read_workspace_file(folder) if folder is not None else None
+    workspace = read_workspace_file(folder) if isinstance(folder, FilePath) else folder
     loading = _Loading(trust, previous.good if previous is not None else {})
     own = loading.file(user)
     theirs = loading.file(workspace)
@@ -107,7 +107,7 @@ def load_settings(
         faults=_once(loading.faults),
         refused=_once(loading.refused),
         warnings=_once(loading.warnings),
-        files=_looked_at(user, folder),
+        files=_looked_at(user, folder if isinstance(folder, FilePath) else None),
         good=loading.good,
     )
 

@@ -19,6 +19,7 @@ from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.outcome import combined, outcome
 from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.recording import ReplayAgent
+from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.dispatches.replay import ReplayedTurns
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider
@@ -205,7 +206,12 @@ class Execution:
         self._progress.conversation = None
         return True
 
-    def _carrier(self, agent: Agent | CliAgent | ReplayAgent, name: str) -> Turns:
+    def _carrier(self, agent: Agent | CliAgent | RemoteAgent | ReplayAgent, name: str) -> Turns:
+        if isinstance(agent, RemoteAgent):
+            # Only whoever sends runs elsewhere needs it.
+            from outpost_lsp.dispatches.remote_turns import RemoteTurns
+
+            return RemoteTurns(agent, self.options, self._observation, self._progress)
         if isinstance(agent, ReplayAgent):
             return ReplayedTurns(agent, self.options, self._observation, self._progress)
         if isinstance(agent, CliAgent):

@@ -14,6 +14,7 @@ from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.dispatches.fallback import FallbackAgent
 from outpost_lsp.dispatches.observe import ObservationHub, patterns
 from outpost_lsp.dispatches.recording import ReplayAgent
+from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.dispatches.workflow import SharedBudget
 from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.price import ModelPriceTable
@@ -30,7 +31,7 @@ from outpost_lsp.harness.watchdog import Watchdog
 DONE: Final = "<outpost>done</outpost>"
 
 
-AnyAgent = Agent | CliAgent | FallbackAgent | ReplayAgent
+AnyAgent = Agent | CliAgent | FallbackAgent | RemoteAgent | ReplayAgent
 
 
 class Continuation(Declaration):
@@ -100,7 +101,7 @@ def checked(
     watchdog: Any,
 ) -> tuple[tuple[str, ...], tuple[re.Pattern[str], ...]]:
     """Refuse what contradicts itself; gives the completion markers and the compiled patterns."""
-    if not isinstance(agent, Agent | CliAgent | FallbackAgent | ReplayAgent):
+    if not isinstance(agent, AnyAgent):
         raise configuration(f"dispatch: agent: an Agent is expected, not {type(agent).__name__}")
     if type(passes) is not int or passes < 1:
         raise configuration("dispatch: passes: a positive integer is expected")
@@ -139,6 +140,10 @@ def _check_agent(
         wanted = {"continuation": continuation, "steering": steering, "watchdog": watchdog}
         if unsuited := next((name for name, value in wanted.items() if value is not None), None):
             raise configuration(f"dispatch: {unsuited}: a replay cannot be continued, steered or watched")
+        return
+    if isinstance(agent, RemoteAgent):
+        if response is not None and response.repairs > 0:
+            raise configuration("dispatch: response: a remote agent repairs no answers")
         return
     if isinstance(agent, FallbackAgent) and continuation is not None:
         raise configuration("dispatch: continuation: continue with the candidate that held the conversation")

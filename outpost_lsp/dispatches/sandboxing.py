@@ -142,7 +142,7 @@ class WorktreeSandboxProvider:
     async def conversations(self, folder: Path) -> ConversationStore:
         """Where the transcripts of this repository's dispatches are, without allocating anything."""
         try:
-            repository = await find_repository(folder)
+            repository = self.repository or await find_repository(folder)
         except OutpostError:
             if not self.plain_folders:
                 raise

@@ -30,10 +30,22 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class Waiting:
+    """A text on its way, whose sender waits for its delivery."""
+
     text: str
     target: Target
     delivered: asyncio.Future[Delivery] = field(repr=False)
+
+    def confirm(self, mode: Mode) -> None:
+        """Tell the sender how the text was received."""
+        if not self.delivered.done():
+            self.delivered.set_result(Delivery(mode))
+
+    def refuse(self, why: str) -> None:
+        """Tell the sender that nobody received the text."""
+        if not self.delivered.done():
+            self.delivered.set_exception(_undelivered(self.text, self.target, why))
 
 
 class Steering:
@@ -41,7 +53,7 @@ class Steering:
 
     def __init__(self) -> None:
         self._state: SteeringState = "idle"
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._arrivals: set[asyncio.Event] = set()
         self._ended: set[str] = set()
         """The children of this dispatch whose runs are over: no text reaches them any more."""
@@ -65,7 +77,7 @@ class Steering:
             raise _undelivered(text, subagent, "the controller is closed")
         if subagent in self._ended:
             raise _undelivered(text, subagent, _ENDED)
-        waiting = _Waiting(text, subagent, asyncio.get_running_loop().create_future())
+        waiting = Waiting(text, subagent, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         for arrival in self._arrivals:
             arrival.set()
@@ -106,9 +118,13 @@ class Steering:
         taken = [waiting for waiting in self._waiting if _reaches(waiting, run)]
         for waiting in taken:
             self._waiting.remove(waiting)
-            if not waiting.delivered.done():
-                waiting.delivered.set_result(Delivery(mode))
+            waiting.confirm(mode)
         return [waiting.text for waiting in taken]
+
+    def hand_over(self) -> list[Waiting]:
+        """Every text that waits, for an agent elsewhere; whoever takes them confirms or refuses each."""
+        taken, self._waiting = self._waiting, []
+        return taken
 
     async def changed(self) -> None:
         """Until somebody sends a text: for agents that meet no boundary of their own (STEER-14)."""
@@ -129,15 +145,14 @@ class Steering:
         self._ended.add(run)
         self._reject([waiting for waiting in self._waiting if waiting.target == run], _ENDED)
 
-    def _reject(self, rejected: list[_Waiting], why: str) -> None:
+    def _reject(self, rejected: list[Waiting], why: str) -> None:
         for waiting in list(rejected):
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            if not waiting.delivered.done():
-                waiting.delivered.set_exception(_undelivered(waiting.text, waiting.target, why))
+            waiting.refuse(why)
 
 
-def _reaches(waiting: _Waiting, run: str | None) -> bool:
+def _reaches(waiting: Waiting, run: str | None) -> bool:
     if waiting.delivered.done():
         return False
     return waiting.target is ANYONE or waiting.target == run

@@ -133,7 +133,7 @@ async def prepare_review(
         max_untracked_mib=settings.max_untracked_mib,
         deadline_s=settings.git_timeout_s,
     )
-    excluded = _excluder(settings.exclude, scope.paths)
+    excluded = exclusion(settings.exclude, scope.paths)
     notes = [*compared.notes, *compared.snapshot.notes]
     rules: list[str] = []
 
@@ -194,7 +194,8 @@ def _checked(scope: ReviewScope) -> ReviewScope:
     return scope.model_copy(update={"paths": tuple(dict.fromkeys(paths))})
 
 
-def _excluder(patterns: Sequence[str], named: Sequence[str]) -> Callable[[str], bool]:
+def exclusion(patterns: Sequence[str], named: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a path is left out by patterns of gitignore; what was asked for by its name is not."""
     try:
         spec = GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:

@@ -38,6 +38,7 @@ from outpost_lsp.service.observing import RunObserver
 from outpost_lsp.service.proof import proved
 from outpost_lsp.service.results import change_count, keep_result
 from outpost_lsp.service.signals import Question
+from outpost_lsp.tools.findings import FindingScope
 from outpost_lsp.worktrees.changes import ChangeSet
 from outpost_lsp.worktrees.snapshot import Snapshot
 
@@ -62,6 +63,12 @@ class Assignment:
     keep: Keep | None = None
     sandbox: OpenedSandbox | None = None
     """A sandbox that is open already and stays so; otherwise one is opened for the run."""
+    finding_scope: FindingScope | None = None
+    """The scope of a review, as the findings tool has it."""
+    compared_with: str = ""
+    """The commit or tree that a review's brief compares with."""
+    limits: Mapping[str, Any] | None = None
+    """Single limits of the agent that are replaced; it was built with them."""
     is_replay: bool = False
     """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
     is_quiet: bool = False
@@ -102,32 +109,33 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     steering = None if assignment.is_replay else Steering()
     handle.steering = steering
     try:
-        result = await dispatch(
-            workspace.top,
-            agent.agent,
-            assignment.brief,
-            sandbox_provider=sandboxes if assignment.sandbox is None else None,
-            sandbox=assignment.sandbox,
-            observation=ObservationHub(sinks, verbose=settings.runs.verbose),
-            steering=steering,
-            continuation=assignment.continuation,
-            watchdog=agent.watchdog,
-            prices=agent.prices,
-            budget=run_budget(
-                Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
-            ),
-            journal=not assignment.is_replay
-            and Journal(
-                path=workspace.journal_path(handle.run.id),
-                verbose=settings.runs.verbose,
-                replayable=settings.runs.replayable,
-            ),
-            label=handle.run.agent,
-            redact=agent.redact,
-            ask=lambda question: _ask(outpost, handle, question),
-            on_receipt=observer.on_receipt,
-            dispatch_id=handle.run.id,
-        )
+        async with outpost.executor(workspace).agent(workspace, handle, assignment) as placed:
+            result = await dispatch(
+                workspace.top,
+                placed.agent,
+                assignment.brief,
+                sandbox_provider=sandboxes if assignment.sandbox is None else None,
+                sandbox=assignment.sandbox,
+                observation=ObservationHub(sinks, verbose=settings.runs.verbose),
+                steering=steering,
+                continuation=assignment.continuation,
+                watchdog=agent.watchdog,
+                prices=agent.prices,
+                budget=run_budget(
+                    Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
+                ),
+                journal=not assignment.is_replay
+                and Journal(
+                    path=workspace.journal_path(handle.run.id),
+                    verbose=settings.runs.verbose,
+                    replayable=settings.runs.replayable,
+                ),
+                label=handle.run.agent,
+                redact=agent.redact,
+                ask=lambda question: _ask(outpost, handle, question),
+                on_receipt=observer.on_receipt,
+                dispatch_id=handle.run.id,
+            )
     except BaseException as error:
         handle.record(**_left(error, handle, observer), **_changes(sandboxes.changes))
         raise

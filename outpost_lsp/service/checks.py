@@ -27,6 +27,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import SourceText
 from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.service.face_check import face_check
 from outpost_lsp.service.sandbox_checks import sandbox_checks
 from outpost_lsp.storage.identifiers import new_run_id
 from outpost_lsp.storage.layout import Layout
@@ -94,6 +95,8 @@ async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check
         yield check
     for check in _services(outpost, workspace):
         yield check
+    if workspace.settings.runs.ray.url:
+        yield await _guarded("face", lambda: _face(outpost, workspace))
 
 
 async def _guarded(name: str, probe: Callable[[], Awaitable[Check]]) -> Check:
@@ -224,6 +227,12 @@ def _configuration(workspace: Workspace) -> Iterator[Check]:
     if not workspace.faults:
         yield Check("configuration", "ok", f"agents: {', '.join(workspace.settings.agents)}")
     yield Check("trust", "ok", "trusted" if workspace.is_trusted else "not trusted; see outpost-lsp trust")
+
+
+async def _face(outpost: Outpost, workspace: Workspace) -> Check:
+    if outpost.offline:
+        return Check("face", "ok", "not asked: everything is offline")
+    return Check(*await face_check(workspace.settings.runs, outpost.environment))
 
 
 def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:

@@ -61,6 +61,7 @@ class PlannedDispatch:
                 brief=self.brief,
                 unsaved=self.unsaved,
                 continuation=self.continuation,
+                limits=self.limits,
             )
             result = await carry(self.outpost, self.workspace, handle, assignment)
             if self.finding_id is not None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from outpost_lsp.domain.run import Run, RunKind
+from outpost_lsp.domain.run import Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, leading_failure
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.signals import RunChanged, Signal
@@ -102,8 +102,15 @@ class LiveRuns:
                 return
             logger.info("run %s failed: %s", handle.run.id, fault)
             # A turn that was stopped from inside is as cancelled as one that somebody stopped (BOUND-04).
-            handle.finish("cancelled" if fault.code == "aborted" else "failed", error)
+            handle.finish(_end_of(fault), error)
         finally:
             # Also the way out of a cancelled task, when the server ends: the record must not say "running".
             if not handle.run.is_finished:
                 handle.finish("cancelled")
+
+
+def _end_of(fault: OutpostError) -> RunStatus:
+    if fault.details.get("interrupted"):
+        # Whoever carried it out is gone; nobody knows how it would have ended.
+        return "interrupted"
+    return "cancelled" if fault.code == "aborted" else "failed"

@@ -25,6 +25,7 @@ from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.estimates import Estimate
+from outpost_lsp.service.executors import FaceExecutor, LocalExecutor, RunExecutor
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.live import Job, LiveRuns
 from outpost_lsp.service.reviews import PlannedFolderReview, PlannedReview, plan_review
@@ -64,6 +65,7 @@ class Outpost:
         self._ask_client = ask_client
         self._can_confine: bool | None = None
         self.slots = Slots()
+        self._slots_elsewhere = Slots()
         self._workspaces: dict[Path, Workspace] = {}
         self.live = LiveRuns(self.tell)
         self._listeners: list[Listener] = []
@@ -164,6 +166,19 @@ class Outpost:
 
     # Runs
 
+    def executor(self, workspace: Workspace) -> RunExecutor:
+        """Who carries this workspace's runs out."""
+        if self._goes_elsewhere(workspace):
+            return FaceExecutor(workspace.settings.runs.ray, self.environment)
+        return LocalExecutor()
+
+    def _goes_elsewhere(self, workspace: Workspace) -> bool:
+        return workspace.settings.runs.executor == "ray" and not self.offline
+
+    def _most_at_once(self, workspace: Workspace) -> int:
+        runs = workspace.settings.runs
+        return runs.ray.concurrency if self._goes_elsewhere(workspace) else runs.concurrency
+
     async def review(
         self,
         workspace: Workspace,
@@ -252,7 +267,8 @@ class Outpost:
     @asynccontextmanager
     async def place(self, workspace: Workspace, handle: RunHandle) -> AsyncIterator[None]:
         """A place among the runs at work; the run is `preparing` from then on."""
-        async with self.slots.place(lambda: workspace.settings.runs.concurrency):
+        slots = self._slots_elsewhere if self._goes_elsewhere(workspace) else self.slots
+        async with slots.place(lambda: self._most_at_once(workspace)):
             day = self.day_ceiling(workspace, handle)
             if day is not None and (fault := day.check()) is not None:
                 raise fault

@@ -76,7 +76,13 @@ class PlannedReview:
         scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
         agent = self.outpost.build(workspace, self.agent, finding_scope=scope)
         assignment = Assignment(
-            agent=agent, brief=prepared.brief, snapshot=prepared.snapshot, keep="changed", sandbox=sandbox
+            agent=agent,
+            brief=prepared.brief,
+            snapshot=prepared.snapshot,
+            keep="changed",
+            sandbox=sandbox,
+            finding_scope=scope,
+            compared_with=prepared.base,
         )
         result = await carry(self.outpost, workspace, handle, assignment)
         await self._replace_earlier(handle, {self.agent, *handle.agents, *_reporters(handle)})

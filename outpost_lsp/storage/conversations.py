@@ -141,6 +141,10 @@ class ConversationStore:
             path.with_name(path.name + MANGLED_SUFFIX).unlink(missing_ok=True)
         return found
 
+    def hold(self, id: str) -> Lock:
+        """The lock of a conversation: whoever has it is its one writer. `conflict` when somebody else has."""
+        return self._lock(id)
+
     def _create(
         self,
         content: bytes,

@@ -97,12 +97,12 @@ class Case(RealRepository):
 
 
 def make_repository(
-    path: Path, files: Mapping[str, str | bytes] | None = None, *, commit: bool = True
+    path: Path, files: Mapping[str, str | bytes] | None = None, *, commit: bool = True, object_format: str = "sha1"
 ) -> RealRepository:
     """A new repository on branch `main`, with its files committed unless told otherwise."""
     path.mkdir(parents=True)
     repository = RealRepository(path)
-    repository.git("init", "-q", "-b", "main")
+    repository.git("init", "-q", "-b", "main", f"--object-format={object_format}")
     for name, content in (files or {}).items():
         repository.write(name, content)
     if commit:

@@ -1,0 +1,153 @@
+"""A job as an actor of Ray: one process of its own, placed by what it needs, never begun twice.
+
+Only bytes and plain values cross Ray's wires. The actor is found by the job's id; it holds its slot until its process
+ends, which it does by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import ray
+
+from outpost_lsp.cluster.hosting import HostedJob
+from outpost_lsp.cluster.resources import CONFIGURATION_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT
+from outpost_lsp.domain.job import JobRecord
+from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.service.job_worker import JobWorker
+
+NAMESPACE: Final = "outpost"
+
+T = TypeVar("T")
+
+
+@ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=1000)
+class JobActor:
+    """The process of one job."""
+
+    def __init__(self, record: bytes, delta: bytes) -> None:
+        self._job = JobRecord.model_validate_json(record)
+        self._delta = delta
+        self._folder = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "outpost" / "worker")
+        self._made: asyncio.Future[HostedJob] | None = None
+        # Ray's own loop, and its policy, start processes otherwise than those that the product is made for.
+        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._loop.run_forever, name="job", daemon=True).start()
+
+    async def begin(self) -> None:
+        """Begin, once however often this is called."""
+        await self._there(self._hosted())
+
+    async def take_base(self, pack: bytes) -> None:
+        """Take the base that was asked for."""
+        file = self._folder / "packs" / f"{os.getpid()}.pack"
+        await asyncio.to_thread(_write, file, pack)
+        try:
+            await self._there(self._take_base(file))
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def events(self, after: int, wait_s: float) -> list[bytes]:
+        """What happened since."""
+        return await self._there(self._events(after, wait_s))
+
+    async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None:
+        """An instruction."""
+        await self._there(self._steer(id, text, subagent, to_anyone=to_anyone))
+
+    async def answer(self, question: str, answer: str) -> None:
+        """A person's answer."""
+        await self._there(self._answer(question, answer))
+
+    async def result_pack(self) -> bytes:
+        """The result's objects."""
+        return await self._there(self._result_pack())
+
+    async def cancel(self) -> None:
+        """Stop."""
+        await self._there(self._cancel())
+
+    # In the job's own loop
+
+    async def _there(self, asked: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, self._loop))
+
+    async def _hosted(self) -> HostedJob:
+        if self._made is None:
+            self._made = asyncio.ensure_future(self._make())
+        return await asyncio.shield(self._made)
+
+    async def _make(self) -> HostedJob:
+        configured = os.environ.get(CONFIGURATION_VARIABLE)
+        # Looked up only where it matters: it costs a process.
+        path, needs_shell = os.environ.get("PATH", ""), self._job.needs.shell
+        worker = JobWorker(
+            self._folder,
+            dict(os.environ),
+            user_file=Path(configured) if configured else None,
+            can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
+        )
+        return HostedJob(worker, self._job, self._delta, place=_place(), gone=_end)
+
+    async def _take_base(self, file: Path) -> None:
+        await (await self._hosted()).take_base(file)
+
+    async def _events(self, after: int, wait_s: float) -> list[bytes]:
+        return await (await self._hosted()).events(after, wait_s)
+
+    async def _steer(self, id: str, text: str, subagent: str | None, *, to_anyone: bool) -> None:
+        (await self._hosted()).steer(id, text, subagent, to_anyone=to_anyone)
+
+    async def _answer(self, question: str, answer: str) -> None:
+        (await self._hosted()).answer(question, answer)
+
+    async def _result_pack(self) -> bytes:
+        return (await self._hosted()).result_pack()
+
+    async def _cancel(self) -> None:
+        await (await self._hosted()).cancel()
+
+
+def place(record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
+    """Make the actor of a job, unless it is there; it waits for a place when all are taken, then begins."""
+    resources = {SLOT: 1.0, **({SHELL: 1.0} if job.needs.shell else {})}
+    actor = JobActor.options(  # type: ignore[attr-defined]
+        name=_name(job.id, owner),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        num_cpus=0,
+        resources=resources,
+    ).remote(record, delta)
+    actor.begin.remote()
+
+
+def find(id: str, owner: str) -> Any:
+    """The actor of an owner's job; `ValueError` when there is none any more."""
+    return ray.get_actor(_name(id, owner), namespace=NAMESPACE)
+
+
+def _name(id: str, owner: str) -> str:
+    # Whoever does not own a job cannot even name it.
+    return f"job-{owner}-{id}"
+
+
+def _write(file: Path, data: bytes) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_bytes(data)
+
+
+def _place() -> str:
+    return f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()[:8]}"
+
+
+def _end() -> None:
+    # An actor that nobody collected would hold its slot for ever.
+    os._exit(0)

@@ -1,0 +1,141 @@
+"""The face on Ray Serve, and Ray as its engine. Nobody but this process and its workers speaks Ray."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray import serve
+from ray.exceptions import ActorUnavailableError, RayActorError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from outpost_lsp.cluster import job as jobs
+from outpost_lsp.cluster.face import Face, LostJobError, Placed
+from outpost_lsp.cluster.resources import FACE, SLOT
+from outpost_lsp.cluster.tokens import token_digest
+from outpost_lsp.domain.job import JobRecord
+
+_PLACED_S: Final = 3.0
+"""A job that has a place says so sooner."""
+_UNWIND_S: Final = 12.0
+_UNAVAILABLE_S: Final = 15.0
+"""How long Ray may doubt whether a process lives; then the face takes it for dead."""
+_PAUSE_S: Final = 0.5
+
+
+class RayEngine:
+    """Places jobs as actors."""
+
+    async def place(self, record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
+        """Make the job's actor, unless it is there."""
+        # Ray's own calls wait for its control store, so none is made by the event loop.
+        await asyncio.to_thread(jobs.place, record, job, delta, owner)
+
+    async def find(self, id: str, owner: str) -> Placed | None:
+        """The job's actor, when it is this owner's."""
+        try:
+            return _PlacedActor(await asyncio.to_thread(jobs.find, id, owner))
+        except ValueError:
+            return None
+
+    async def capacity(self) -> tuple[int, int]:
+        """Slots of all workers, and those that are free."""
+        there = await asyncio.to_thread(ray.cluster_resources)
+        free = await asyncio.to_thread(ray.available_resources)
+        return int(there.get(SLOT, 0)), int(free.get(SLOT, 0))
+
+
+class _PlacedActor:
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def take_base(self, pack: bytes) -> None:
+        await self._call("take_base", ray.put(pack))
+
+    async def events(self, after: int, wait_s: float) -> list[bytes]:
+        lines: list[bytes] = await self._call("events", after, wait_s)
+        return lines
+
+    async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None:
+        await self._call("steer", id, text, subagent, to_anyone)
+
+    async def answer(self, question: str, answer: str) -> None:
+        await self._call("answer", question, answer)
+
+    async def result_pack(self) -> bytes:
+        return bytes(await self._call("result_pack"))
+
+    async def cancel(self) -> None:
+        try:
+            async with asyncio.timeout(_PLACED_S):
+                await self._call("begin")
+            async with asyncio.timeout(_UNWIND_S):
+                await self._call("cancel")
+        except TimeoutError:
+            # It has no place yet, so it never begins; or it does not unwind, and the kernel ends what it started.
+            await asyncio.to_thread(ray.kill, self._actor, no_restart=True)
+        except LostJobError:
+            return
+
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        unavailable_until: float | None = None
+        while True:
+            asked = getattr(self._actor, name).remote(*arguments)
+            try:
+                return await asked
+            except asyncio.CancelledError:
+                # Whoever asked is gone; an answer that waits for it would count as one that is read.
+                ray.cancel(asked)
+                raise
+            except ActorUnavailableError as error:
+                now = asyncio.get_running_loop().time()
+                unavailable_until = unavailable_until or now + _UNAVAILABLE_S
+                if now > unavailable_until:
+                    raise LostJobError("the machine that carried the run out does not answer") from error
+            except RayActorError as error:
+                raise LostJobError("the process that carried the run out is gone") from error
+            await asyncio.sleep(_PAUSE_S)
+
+
+@serve.deployment(name="outpost", max_ongoing_requests=1000)
+class ServedFace:
+    """One replica of the face. What it is given passes through the cluster, so it is no token but what tells one."""
+
+    def __init__(self, digests: tuple[str, ...]) -> None:
+        self._face = Face(RayEngine(), digests)
+
+    async def __call__(self, request: Request) -> Response:
+        return await self._face(request)
+
+
+def start(
+    address: str,
+    tokens: tuple[str, ...],
+    *,
+    host: str,
+    port: int,
+    certificate: Path | None,
+    key: Path | None,
+    replicas: int,
+) -> None:
+    """Join the cluster and serve. Returns at once; the face lives as long as the cluster's Serve."""
+    ray.init(address=address, namespace=jobs.NAMESPACE, log_to_driver=False, ignore_reinit_error=True)
+    options = {"host": host, "port": port}
+    if certificate is not None and key is not None:
+        options |= {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    serve.start(http_options=options, proxy_location="HeadOnly")
+    pinned = {"num_cpus": 0, "resources": {FACE: 0.001}}
+    serve.run(
+        ServedFace.options(num_replicas=replicas, ray_actor_options=pinned).bind(tuple(map(token_digest, tokens))),  # type: ignore[attr-defined]
+        name="outpost",
+        route_prefix="/",
+    )
+
+
+def stop() -> None:
+    """End the face; jobs that are carried out go on until their leases end."""
+    serve.delete("outpost")
+    ray.shutdown()

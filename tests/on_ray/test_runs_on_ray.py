@@ -1,0 +1,144 @@
+"""Runs on a real cluster are as those of this machine (SO-01, SO-02, SO-03, SO-07, SO-08)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from outpost_lsp.domain.run import ReviewScope
+from outpost_lsp.service.results import diff
+from outpost_lsp.service.signals import Question, Signal
+from outpost_lsp.storage.journal import read_journal
+from tests.cluster.conftest import Office
+from tests.on_ray.conftest import SLOTS, WORKERS, Cluster, eventually, processes, running
+from tests.support.model_answers import Answer
+from tests.support.repositories import RealRepository
+
+
+async def test_SO_01_a_review_on_ray_is_as_one_here(cluster: Cluster, office: Office, project: RealRepository) -> None:
+    settings = cluster.settings() | {"defaultModel": "offline"}
+    here = await office.workspace(project, settings | {"runs": {}})
+    local = await (await office.outpost.review(here, ReviewScope())).wait()
+    kinds = [record.kind for record in read_journal(here.journal_path(local.id))]
+    findings = [finding.model_dump(exclude={"id", "run_id"}) for finding in here.board.listing()]
+    assert findings
+    await office.outpost.remove_workspace(project.path)
+    there = await office.workspace(project, settings)
+    remote = await (await office.outpost.review(there, ReviewScope())).wait()
+    assert remote.error is None
+    assert (remote.status, remote.text, remote.findings) == (local.status, local.text, local.findings)
+    assert [record.kind for record in read_journal(there.journal_path(remote.id))] == kinds
+    assert [finding.model_dump(exclude={"id", "run_id"}) for finding in there.board.listing()] == findings
+    assert [note for note in remote.notes if note not in local.notes] == [
+        note for note in remote.notes if note.startswith("Carried out by")
+    ]
+    statuses = office.statuses(remote.id)
+    assert statuses[-3:] == ["queued", "running", "succeeded"]
+
+
+async def test_SO_02_eight_runs_at_once_lose_and_double_nothing(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    text = " ".join(f"word{number}" for number in range(200))
+    cluster.scripted(Answer(text=text, pieces=200, pause_s=0.005, times=0))
+    workspace = await office.workspace(project, cluster.settings(verbose=True))
+    handles = [await office.outpost.run_agent(workspace, "reviewer", f"Number {number}.") for number in range(8)]
+    for handle in handles:
+        run = await handle.wait()
+        assert run.error is None
+        assert run.text == text
+        records = list(read_journal(workspace.journal_path(run.id)))
+        shown = "".join(str(record.event["text"]) for record in records if record.kind == "text-delta")
+        assert shown == text
+        assert [record.seq for record in records] == list(range(records[0].seq, records[0].seq + len(records)))
+    assert len(cluster.model.requests) == 8
+
+
+async def test_SO_03_cancelling_ends_commands_and_a_queued_run_never_starts(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    mark = "sleep 1234.5"
+    call = {"name": "shell", "input": {"command": f"{mark} & {mark}"}}
+    cluster.scripted(Answer(calls=[call], times=0))
+    settings = cluster.settings() | {
+        "agents": {"worker": {"tools": ["files", "shell"]}},
+        "sandbox": {"shell": "confined"},
+    }
+    workspace = await office.workspace(project, settings)
+    await eventually(lambda: cluster.health()["free"] == SLOTS)
+    handles = [await office.outpost.run_agent(workspace, "worker", "Sleep.") for _ in range(SLOTS + 1)]
+    await eventually(lambda: len(running(mark)) == 2 * SLOTS)
+    [queued] = [handle for handle in handles if handle.run.status != "running"]
+    assert queued.run.status == "queued"
+    queued.cancel()
+    assert (await queued.wait()).status == "cancelled"
+    for handle in handles:
+        handle.cancel()
+    for handle in handles:
+        assert (await handle.wait()).status == "cancelled"
+    await eventually(lambda: not processes(mark))
+    assert len(cluster.model.requests) == SLOTS
+    await eventually(lambda: cluster.health()["free"] == SLOTS)
+
+
+async def test_SO_07_a_person_steers_and_answers_and_what_was_changed_is_applied_here(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    call = {"name": "write_file", "input": {"path": "new/b.txt", "content": "new\n"}}
+    cluster.scripted(Answer(calls=[{"name": "list_files", "input": {}}], hold="go"), Answer(calls=[call]), "Done.")
+
+    def allow(signal: Signal) -> None:
+        if isinstance(signal, Question):
+            signal.take()
+            signal.answer("allow")
+
+    office.outpost.subscribe(allow)
+    permissions = {"default": "allow", "rules": [{"effect": "ask", "tools": ["write_file"]}]}
+    settings = cluster.settings() | {"agents": {"fixer": {"permissions": permissions}}}
+    workspace = await office.workspace(project, settings)
+    handle = await office.outpost.run_agent(workspace, "fixer", "Write.")
+    await cluster.model.until(lambda: bool(cluster.model.requests))
+    sending = asyncio.ensure_future(office.outpost.steer(handle.run.id, "Into new/, please."))
+    await asyncio.sleep(0)
+    cluster.model.release("go")
+    assert (await sending).mode == "injected"
+    run = await handle.wait()
+    assert run.error is None
+    assert any("Into new/, please." in str(request.json["messages"]) for request in cluster.model.requests[1:])
+    assert [each.file.path for each in (await diff(workspace, run)).files] == ["new/b.txt"]
+
+
+async def test_SO_08_a_base_goes_once_to_each_node_and_a_delta_after_it(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    project.write(".gitignore", "*.secret\n")
+    project.write("key.secret", "canary\n")
+    cluster.scripted(
+        Answer(
+            calls=[{"name": "read_file", "input": {"path": "b.py"}}, {"name": "list_files", "input": {}}],
+            when={"results": 0},
+            times=0,
+        ),
+        Answer(text="Done.", when={"results": 2}, times=0),
+    )
+    workspace = await office.workspace(project, cluster.settings())
+    known = set(_stores(cluster))
+    for number in range(4):
+        unsaved = {"b.py": f"x = 'unsaved {number}'\n"}
+        handle = await office.outpost.run_agent(workspace, "reviewer", f"Number {number}.", unsaved=unsaved)
+        assert (await handle.wait()).error is None
+        assert f"unsaved {number}" in str(cluster.model.requests[-1].json["messages"])
+    stores = set(_stores(cluster)) - known
+    assert 1 <= len(stores) <= len(WORKERS)
+    for store in stores:
+        assert len([pack for pack in store.glob("*.pack") if _holds(pack, project.head)]) == 1
+    # Packs are compressed, so the worker's agent is asked instead.
+    assert not any(b"key.secret" in request.body for request in cluster.model.requests)
+
+
+def _stores(cluster: Cluster) -> list[Path]:
+    return [store for name in WORKERS for store in (cluster.folder / name / "bases").glob("*/git/objects/pack")]
+
+
+def _holds(pack: Path, commit: str) -> bool:
+    return bytes.fromhex(commit) in pack.with_suffix(".idx").read_bytes()
