@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -206,17 +206,27 @@ class Desk:
 
     # For commands
 
-    def pick(self, uri: str | None) -> tuple[Workspace, str]:
+    async def pick(self, uri: str | None) -> tuple[Workspace, str]:
         """The workspace that a command means, and the path in it.
 
-        Without a URI it is that of the document that was opened or edited last, else the first.
+        Without a URI it is that of the document that was opened or edited last; without one, too, the only one, or the
+        one that the person chooses.
         """
         if uri is not None:
             return self.places.demand(uri)
         if not self.outpost.workspaces:
             raise RequestFault(INVALID_PARAMS, "uri: no folder is open")
         found = self.places.locate(self._latest) if self._latest is not None else None
-        return (found[0] if found is not None else self.outpost.workspaces[0]), ""
+        if found is not None:
+            return found[0], ""
+        workspaces = self.outpost.workspaces
+        if len(workspaces) == 1:
+            return workspaces[0], ""
+        names = _distinct_names(workspaces)
+        chosen = await self._questions.choose("Outpost: which folder is meant?", list(names))
+        if chosen is None:
+            raise RequestFault(INVALID_PARAMS, f"uri: {len(workspaces)} folders are open; say which one is meant")
+        return names[chosen], ""
 
     @property
     def is_ready(self) -> bool:
@@ -318,3 +328,12 @@ class Desk:
             logger.info("the client did not answer: %s", error)
         else:
             logger.error("something failed beside the requests", exc_info=error)
+
+
+def _distinct_names(workspaces: Sequence[Workspace]) -> dict[str, Workspace]:
+    """What folders are called in a question: by their last names where those differ, else in full."""
+    last = [workspace.folder.name for workspace in workspaces]
+    return {
+        name if last.count(name) == 1 else str(workspace.folder): workspace
+        for name, workspace in zip(last, workspaces, strict=True)
+    }

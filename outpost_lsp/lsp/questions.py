@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from outpost_lsp.harness.gate import Answer
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 ANSWERS: Final[dict[str, Answer]] = {"Allow once": "allow", "Allow for this run": "allow-run", "Deny": "deny"}
 _WARNING: Final = 2
+_INFO: Final = 3
 
 
 class Questions:
@@ -44,13 +46,18 @@ class Questions:
 
     async def confirm(self, text: str, yes: str) -> bool:
         """Ask for one yes; a question that is dismissed or not answered for long is a no."""
-        params = {"type": _WARNING, "message": without_links(text), "actions": [{"title": yes}, {"title": "Cancel"}]}
+        return await self.choose(text, [yes, "Cancel"], kind=_WARNING) == yes
+
+    async def choose(self, text: str, titles: Sequence[str], *, kind: int = _INFO) -> str | None:
+        """Ask which one; `None` when nobody can be asked, or chooses."""
+        params = {"type": kind, "message": without_links(text), "actions": [{"title": title} for title in titles]}
         try:
             chosen = await self._protocol.ask("window/showMessageRequest", params, self._patience_s)
         except (RequestFault, TimeoutError) as error:
             logger.info("a question got no answer and counts as a no: %s", error)
-            return False
-        return isinstance(chosen, dict) and chosen.get("title") == yes
+            return None
+        title = chosen.get("title") if isinstance(chosen, dict) else None
+        return title if title in titles else None
 
     def close(self) -> None:
         """Nobody can answer any more: deny what is left."""

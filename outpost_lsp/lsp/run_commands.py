@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) -> Result:
-    workspace, path = desk.pick(params.uri)
+    workspace, path = await desk.pick(params.uri)
     await workspace.ready()
     is_of_file = params.scope in ("file", "selection")
     scope = ReviewScope(
@@ -46,7 +46,7 @@ async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) 
 
 
 async def _coordinate(desk: Desk, params: shapes.CoordinateParams, token: Token | None) -> Result:
-    workspace, _ = desk.pick(params.uri)
+    workspace, _ = await desk.pick(params.uri)
     unsaved = await desk.unsaved(workspace)
     with request(token):
         handle = await desk.outpost.coordinate(workspace, params.brief, params.agent, unsaved=unsaved)
@@ -54,7 +54,7 @@ async def _coordinate(desk: Desk, params: shapes.CoordinateParams, token: Token 
 
 
 async def _dispatch(desk: Desk, params: shapes.DispatchParams, token: Token | None) -> Result:
-    workspace, _ = desk.pick(params.uri)
+    workspace, _ = await desk.pick(params.uri)
     unsaved = await desk.unsaved(workspace)
     with request(token):
         handle = await desk.outpost.run_agent(workspace, params.agent, params.brief, unsaved=unsaved)

@@ -71,12 +71,13 @@ class WorktreeFilesOnDisk:
         relative = await to_thread.run_sync(self._listed, path)
         if relative is None:
             return ()
-        arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+        # The tag tells which files a sparse checkout leaves out: they are in the index, and nowhere to be read.
+        arguments = ["ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard"]
         result = await self._git([*arguments, "--", relative or "."], max_output=_LONGEST_LISTING)
         if result.status != 0:
             raise OutpostError("workspace", f"git ls-files failed: {result.stderr.strip()}")
         gone = await self._git(["ls-files", "-z", "--deleted", "--", relative or "."], max_output=_LONGEST_LISTING)
-        return await to_thread.run_sync(names_in, result.stdout, gone.stdout)
+        return await to_thread.run_sync(names_in, _without_tags(result.stdout), gone.stdout)
 
     def _relative(self, path: str) -> str:
         """The normalised path; the one with backslashes in its names where such a file stands."""
@@ -238,6 +239,12 @@ def _replace(place: Place, path: str, data: bytes, mode: int | None) -> None:
             raise
     except OSError as error:
         raise refused(path, "kind", f"it cannot be written: {os.strerror(error.errno or 0)}.") from error
+
+
+def _without_tags(listing: bytes) -> bytes:
+    """The names of a tagged listing, each once, without those of the index that have no file by intention."""
+    entries = (entry.partition(b" ") for entry in listing.split(b"\0") if entry)
+    return b"\0".join(dict.fromkeys(name for tag, _, name in entries if tag != b"S"))
 
 
 def names_in(listing: bytes, gone: bytes) -> tuple[str, ...]:

@@ -152,6 +152,26 @@ async def test_the_folder_of_the_latest_document_is_meant_and_named_in_the_progr
         assert "(other)" in began["value"]["title"]
 
 
+async def test_without_a_document_the_person_says_which_folder_is_meant(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    other = make_repository(tmp_path / "other", {"b.py": "x = 1\n"})
+    folders = [{"uri": one.path.as_uri(), "name": one.path.name} for one in (repository, other)]
+    async with running_server() as server:
+        params = {"processId": None, "capabilities": {}, "workspaceFolders": folders}
+        await server.request("initialize", params)
+        server.notify("initialized", {})
+        server.answers["window/showMessageRequest"] = lambda _params: {"title": "other"}
+        answer = await server.answer_to(server.begin_command("outpost.review", {"wait": True}))
+        assert answer["result"]["run"]["workspace"] == other.path.as_uri()
+        [question] = server.all("window/showMessageRequest")
+        assert [action["title"] for action in question["actions"]] == [repository.path.name, "other"]
+        server.answers["window/showMessageRequest"] = lambda _params: None
+        refused = await server.answer_to(server.begin_command("outpost.review", {"wait": True}))
+        assert refused["error"]["code"] == -32602
+        assert "2 folders are open" in refused["error"]["message"]
+
+
 async def test_files_with_findings_are_watched_and_followed_when_they_change_outside(
     changed: RealRepository, service: ModelServer
 ) -> None:

@@ -239,6 +239,19 @@ async def test_BTOOL_23_delete_and_move_touch_one_file_only(repository: RealRepo
     assert (repository.path / "src/main.py").read_text() == "print('hello')\n"
 
 
+async def test_the_listing_leaves_out_what_a_sparse_checkout_leaves_out(repository: RealRepository) -> None:
+    repository.write("far/away.txt", "x")
+    repository.write("near/here.txt", "x")
+    repository.commit_all()
+    repository.git("sparse-checkout", "set", "--cone", "near")
+    files = await files_of(repository)
+    listed = await files.listing(".")
+    assert "near/here.txt" in listed
+    assert "far/away.txt" not in listed
+    for name in listed:
+        assert await files.kind(name) == "file"
+
+
 async def test_BTOOL_14_16_the_listing_is_tracked_and_untracked_not_ignored_and_present(
     repository: RealRepository, tmp_path: Path
 ) -> None:
