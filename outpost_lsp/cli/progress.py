@@ -14,6 +14,7 @@ from outpost_lsp.domain.event import (
     FallbackEvent,
     FindingEvent,
     ModelRetryEvent,
+    Observation,
     SteerEvent,
     StuckEvent,
     SubagentEvent,
@@ -70,6 +71,8 @@ class PlainProgress:
                 self._say(signal.subagent_id, usage_text(signal))
             case SubagentChanged(event=event):
                 self._delegation(signal.parent_id, event)
+            case RunEvent(observation=Observation(event=WarningEvent(message=message))) if message in self._notes:
+                pass  # A warning becomes a note of its run, and that was said.
             case RunEvent(observation=observation):
                 text = event_text(observation.event)
                 if text is not None and self._seen.is_news(observation.event):

@@ -1,6 +1,7 @@
 """Permission questions on a terminal: one at a time, answered by the next line that is typed (PERM-10, SEC-20).
 
 A question that is answered with anything but a yes, or not for long, is a denial; one whose run ended is withdrawn.
+After the end of the input (Ctrl-D) nobody can answer, so later questions are denied at once.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class TerminalQuestions:
         self._line: deque[Question] = deque()
         self._asked: Question | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def __call__(self, signal: Signal) -> None:
-        if isinstance(signal, Question):
+        if isinstance(signal, Question) and not self._closed:
             signal.take()
             self._line.append(signal)
             if self._asked is None:
@@ -55,7 +57,8 @@ class TerminalQuestions:
         return True
 
     def close(self) -> None:
-        """Nobody can answer any more: deny what is left."""
+        """Nobody can answer any more: deny what is left, and take nothing more."""
+        self._closed = True
         for question in (*self._line, *([self._asked] if self._asked else [])):
             question.answer("deny")
         self._line.clear()

@@ -19,6 +19,8 @@ class _Anyone:
 ANYONE: Final = _Anyone()
 Target = str | None | _Anyone
 
+_ENDED: Final = "that run has ended"
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -53,6 +55,8 @@ class Steering:
         self._state: SteeringState = "idle"
         self._waiting: list[Waiting] = []
         self._arrivals: set[asyncio.Event] = set()
+        self._ended: set[str] = set()
+        """The children of this dispatch whose runs are over: no text reaches them any more."""
 
     @property
     def state(self) -> SteeringState:
@@ -71,6 +75,8 @@ class Steering:
             raise configuration("steering: subagent: a run id, None or nothing is expected")
         if self._state == "closed":
             raise _undelivered(text, subagent, "the controller is closed")
+        if subagent in self._ended:
+            raise _undelivered(text, subagent, _ENDED)
         waiting = Waiting(text, subagent, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         for arrival in self._arrivals:
@@ -98,6 +104,7 @@ class Steering:
         """The dispatch is over: whatever was not delivered is rejected (STEER-09)."""
         if self._state == "active":
             self._state = "idle"
+            self._ended.clear()
             self._reject(self._waiting, "the dispatch ended first")
 
     def has(self, run: str | None) -> bool:
@@ -134,8 +141,9 @@ class Steering:
         self._reject(addressed, "an external agent has no runs that can be addressed")
 
     def run_ended(self, run: str) -> None:
-        """Reject what is still addressed to a child whose run has ended (STEER-08)."""
-        self._reject([waiting for waiting in self._waiting if waiting.target == run], "that run has ended")
+        """Reject what is addressed to a child whose run has ended, now and later (STEER-08)."""
+        self._ended.add(run)
+        self._reject([waiting for waiting in self._waiting if waiting.target == run], _ENDED)
 
     def _reject(self, rejected: list[Waiting], why: str) -> None:
         for waiting in list(rejected):

@@ -267,9 +267,13 @@ def _die_with_parent() -> Callable[[], None] | None:
         return None
     prctl = ctypes.CDLL(None).prctl
     number = int(signal.SIGKILL)
+    parent = os.getpid()
 
     def ask() -> None:
         prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            # It was killed before the kernel was asked, so nobody would end this child.
+            os._exit(1)
 
     return ask
 

@@ -149,12 +149,12 @@ async def _locks(workspace: Workspace) -> Check:
 
 
 async def _leftovers(workspace: Workspace) -> Check:
+    pending = {run.id for run in workspace.runs.list() if run.disposition == "pending"}
     dead = []
     for entry in administrative_directories(workspace.repository.common_dir):
         owner = owner_of(entry)
-        if owner is not None and not owner.is_alive:
+        if owner is not None and not owner.is_alive and owner.run_id not in pending:
             dead.append(str(registered_directory(entry) or entry))
-    pending = [run for run in workspace.runs.list() if run.disposition == "pending"]
     if not dead:
         waiting = f"; {count_of(len(pending), 'run has', 'runs have')} changes to apply or discard" if pending else ""
         return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")

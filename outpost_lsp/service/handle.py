@@ -54,6 +54,8 @@ class RunHandle:
         """What the run reported, by id, at the places where it stands in the snapshot."""
         self.agents: set[str] = set()
         """The subagents that took part, by name."""
+        self.children: set[str] = set()
+        """Their runs, by id: whom an instruction can name."""
 
     @property
     def run(self) -> Run:

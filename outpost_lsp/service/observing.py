@@ -72,6 +72,7 @@ class RunObserver:
             case SubagentEvent():
                 self._agents[event.id] = event.name
                 self._handle.agents.add(event.name)
+                self._handle.children.add(event.id)
                 self._tell(SubagentChanged(self._handle.run.id, event.subagent_id, event))
             case _:
                 pass

@@ -346,6 +346,8 @@ class Outpost:
             self.find_run(run_id)
         if handle is None or handle.run.is_finished or handle.steering is None:
             raise OutpostError("steering", f"run {run_id} has no agent at work", {"text": text, "runId": run_id})
+        if isinstance(subagent, str) and subagent not in handle.children:
+            raise configuration(f"subagent: run {run_id} has no child {subagent!r}", field="subagent")
         return await handle.steering.send(text, subagent)
 
     def _ready(self) -> list[Workspace]:

@@ -26,6 +26,7 @@ from outpost_lsp.worktrees.changes import ChangeSet, changed_files, freeze, patc
 from outpost_lsp.worktrees.contents import FileVersions, versions_of
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.hardening import host_environment
+from outpost_lsp.worktrees.plain_folder import begin_copy
 from outpost_lsp.worktrees.registration import owner_of
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.worktree import remove_worktree
@@ -142,6 +143,9 @@ async def reopen(workspace: Workspace, run: Run) -> Run:
     """Make dropped or applied changes pending again, as long as they are kept."""
     if run.disposition not in ("discarded", "applied"):
         raise configuration(f"run {run.id} has nothing to reopen: its changes are {run.disposition}", runId=run.id)
+    if not workspace.has_repository and await to_thread.run_sync(_bundle(workspace, run.id).exists):
+        # The copy went when the run was settled. A plain folder has no history: its bundle stands on nothing else.
+        await begin_copy(_repository(workspace, run.id))
     if await _result(workspace, run) is None:
         raise configuration(f"the changes of run {run.id} are not kept any more", runId=run.id)
     details = workspace.runs.details(run.id)

@@ -167,6 +167,8 @@ class _Teller:
         self._usage: dict[str | None, Usage] = {}
         self._found: dict[str, tuple[_Draft, int]] = {}
         """Where each finding is told."""
+        self._early: dict[str | None, list[str]] = {}
+        """What was told of a loop before its first step, such as an instruction that came with the brief."""
 
     def timeline(self) -> Timeline:
         names = {id: subagent.name for id, subagent in self._subagents.items()}
@@ -191,7 +193,7 @@ class _Teller:
             current.last = at
         match event:
             case StepEvent():
-                self._current[owner] = _Draft(event.index, owner, at)
+                self._current[owner] = _Draft(event.index, owner, at, notes=self._early.pop(owner, []))
                 self._steps.append(self._current[owner])
             case ModelRouteEvent():
                 self._routes.append(_route(event, at))
@@ -209,6 +211,8 @@ class _Teller:
                 if isinstance(event, FindingEvent) and event.finding is not None:
                     self._found[event.finding.id] = (draft, len(draft.notes) - 1)
                     draft.findings[event.finding.id] = _reported(event.finding)
+            case _ if (note := _note(event)) is not None:
+                self._early.setdefault(owner, []).append(note)
 
     def _delegation(self, event: SubagentEvent, at: str) -> None:
         known = self._subagents.get(event.id)

@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 _LARGEST_SHOWN = 64 * 1024 * 1024
 _WATCH_S = 10.0
+_AT_ONCE = 100
+"""So many files are looked at before others have their turn."""
 
 
 class Workspace:
@@ -240,12 +242,18 @@ class Workspace:
             await asyncio.wait({self._reaping})
 
     async def _watch(self) -> None:
-        """What a server does now and then: follow other processes' findings, and forget what nobody needs any more."""
+        """What a server does now and then: follow other processes' findings and files written outside the editor, which
+        not every client tells of, and forget what nobody needs any more.
+        """
         tidied = False
         while True:
             await asyncio.sleep(_WATCH_S)
             try:
                 self.board.catch_up()
+                for number, path in enumerate(self.board.paths()):
+                    if number % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    self.board.changed_on_disk(path)
                 if not tidied:
                     # Not at once: a command on the terminal is over before, and leaves tidying to whoever stays.
                     tidied = True

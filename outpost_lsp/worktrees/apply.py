@@ -115,7 +115,11 @@ async def _plan_file(repository: Repository, versions: FileVersions, present: Re
         raise _UncleanError("a submodule is not applied; move it to its new commit yourself.")
     if file.new_mode == _LINK and versions.result is not None and _leaves(file.path, versions.result):
         raise _UncleanError("it becomes a link that leads out of the repository.")
+    if versions.result is None and (await present(file.path)).kind == "directory":
+        return None  # The file that the run removes is gone, and a folder has its name.
     target = await _look(present, file.path, file.new_mode or file.old_mode)
+    if target.kind == "absent" and versions.result is not None:
+        await _check_way(present, file.path)
     if versions.base is None:
         return _create(versions, target)
     if file.old_path is not None and file.old_path != file.path:
@@ -190,6 +194,15 @@ async def _look(present: ReadPresent, path: str, mode: str) -> Present:
     if found.kind == "link" and mode != _LINK:
         raise _UncleanError("a link stands there, and nothing is written through it.")
     return found
+
+
+async def _check_way(present: ReadPresent, path: str) -> None:
+    """A new file needs folders, or nothing, on its way: a file that becomes a folder is removed by an apply of its own."""
+    parts = path.split("/")[:-1]
+    for depth in range(1, len(parts) + 1):
+        folder = "/".join(parts[:depth])
+        if (await present(folder)).kind not in {"absent", "directory"}:
+            raise _UncleanError(f"{folder} is no folder; if the run removes that, apply it first, by itself.")
 
 
 def _executable(file: ChangedFile) -> bool | None:

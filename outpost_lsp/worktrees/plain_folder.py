@@ -89,9 +89,15 @@ def copy_of_plain_folder(directory: Path, run_id: str) -> Repository | None:
     return None
 
 
-async def _commit(repository: Repository, unsaved: Mapping[str, str | bytes]) -> Snapshot:
-    await to_thread.run_sync(lambda: repository.git_dir.mkdir(mode=0o700, parents=True))
+async def begin_copy(repository: Repository) -> None:
+    """Make the empty git directory of a copy; its objects come from the copy itself, or later from a run's bundle."""
+    for folder in (repository.git_dir, repository.top):
+        await to_thread.run_sync(lambda place: place.mkdir(mode=0o700, parents=True, exist_ok=True), folder)
     await run_git(repository, ["init", "--quiet", "--template=", "--initial-branch=main"], check=True)
+
+
+async def _commit(repository: Repository, unsaved: Mapping[str, str | bytes]) -> Snapshot:
+    await begin_copy(repository)
     scan = await scan_working_tree(repository)
     tree, notes = await tree_of(repository, scan, "", max_untracked=MOST_BYTES, unsaved=unsaved)
     commit = await commit_tree(repository, tree, "", "Outpost copy of a folder")

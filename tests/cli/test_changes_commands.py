@@ -39,6 +39,9 @@ def test_nothing_of_a_run_shows_in_the_users_repository_before_it_is_applied(
     run = changed(program, project)
     assert (run["disposition"], run["changes"]) == ("pending", {"files": 1, "insertions": 1, "deletions": 0})
     assert project.state() == before
+    checks = {check["name"]: check for check in program("doctor", "--json", cwd=project.path).json["checks"]}
+    assert checks["leftovers"]["status"] == "ok"  # Its worktree waits for a person; there is nothing to clean.
+    assert checks["leftovers"]["detail"].endswith("1 run has changes to apply or discard")
 
 
 def test_the_diff_is_a_patch_that_git_can_apply(program: Program, project: RealRepository) -> None:
@@ -215,3 +218,8 @@ def test_SNAP_09_an_agent_changes_a_copy_of_a_plain_folder_until_it_is_applied(
     assert program("apply", run["id"], cwd=folder).out == "applied README.md\n"
     assert (folder / "README.md").read_text("utf-8") == NEW_TEXT
     assert program("apply", run["id"], cwd=folder).status == 2
+    assert program("reopen", run["id"], cwd=folder).status == 0
+    (folder / "README.md").write_text("shop\n", "utf-8")
+    assert "+changed by an agent" in program("diff", run["id"], cwd=folder).out
+    assert program("apply", run["id"], cwd=folder).out == "applied README.md\n"
+    assert (folder / "README.md").read_text("utf-8") == NEW_TEXT

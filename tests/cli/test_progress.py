@@ -8,7 +8,7 @@ from rich.console import Console
 
 from outpost_lsp.cli.live import LiveProgress
 from outpost_lsp.cli.progress import PlainProgress, event_text
-from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, Observation, Scope
+from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, Observation, Scope, WarningEvent
 from outpost_lsp.domain.finding import Severity
 from outpost_lsp.domain.run import Run
 from outpost_lsp.service.signals import RunChanged, RunEvent, Signal
@@ -61,3 +61,12 @@ def test_a_retry_within_the_second_is_not_said_to_come_in_0_s() -> None:
     assert event_text(ModelRetryEvent(attempt=1, message="HTTP 503", wait_s=0.31)) == (
         "the model is asked again in 0.3 s: HTTP 503"
     )
+
+
+def test_a_warning_that_became_a_note_of_the_run_is_one_line() -> None:
+    stream = io.StringIO()
+    progress = PlainProgress(stream)
+    _, warning = signals(WarningEvent(message="nothing has happened for 60 s"))
+    progress(RunChanged(RUN.model_copy(update={"notes": ("nothing has happened for 60 s",)})))
+    progress(warning)
+    assert stream.getvalue().splitlines()[1:] == ["note: nothing has happened for 60 s"]

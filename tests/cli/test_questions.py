@@ -50,3 +50,13 @@ async def test_a_line_without_a_question_is_none_of_its_business() -> None:
     questions(asked)
     questions.close()
     assert await asked.wait() == "deny"
+
+
+async def test_after_the_end_of_the_input_a_question_is_denied_at_once() -> None:
+    shown: list[str | None] = []
+    questions = TerminalQuestions(shown.append)
+    questions.close()
+    late = question("shell", command="rm x")
+    questions(late)
+    assert await asyncio.wait_for(late.wait(), 5) == "deny"
+    assert shown == []

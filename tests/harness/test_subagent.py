@@ -439,6 +439,26 @@ async def test_STEER_08_a_text_for_a_run_that_ended_is_refused(stage: Stage) -> 
     assert caught.value.details["text"] == "too late"
 
 
+async def test_STEER_08_a_text_for_a_run_that_ended_is_refused_while_its_parent_goes_on(stage: Stage) -> None:
+    steering = Steering()
+    refused: list[OutpostError] = []
+
+    async def after(_given: Any) -> None:
+        # The child is over and the parent is not: nobody may wait for the end of the parent to be told so.
+        run = stage.of("subagent")[0].id
+        with pytest.raises(OutpostError) as caught:
+            await asyncio.wait_for(steering.send("too late", subagent=run), 5)
+        refused.append(caught.value)
+
+    child = Agent("c", Harness(provider(says("child"))))
+    parent = Agent(
+        "p", Harness(provider(delegate(), says("p")), tools=[review(child)], hooks=[Hook("after-tool", after)])
+    )
+    assert (await stage.run(parent, steering=steering)).text == "p"
+    assert [error.code for error in refused] == ["steering"]
+    assert refused[0].message == "the instruction was not delivered: that run has ended"
+
+
 async def test_STEER_05_06_before_and_after_the_agent(stage: Stage) -> None:
     steering = Steering()
     early = asyncio.ensure_future(steering.send("mind the tests"))

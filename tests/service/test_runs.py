@@ -323,6 +323,20 @@ async def test_an_instruction_reaches_a_running_agent_and_is_refused_when_there_
     assert fault.value.code == "steering"
 
 
+async def test_an_instruction_for_a_child_that_there_is_not_is_refused_at_once(
+    office: Office, project: RealRepository
+) -> None:
+    with ModelServer([Answer(silent=True)]) as server:
+        workspace = await office.workspace(project, loopback(server.base_url))
+        handle = await office.outpost.review(workspace, UNCOMMITTED)
+        await server.until(lambda: len(server.requests) == 1)
+        with pytest.raises(OutpostError, match="no child 'nobody'") as fault:
+            await office.outpost.steer(handle.run.id, "Look.", "nobody")
+        assert fault.value.code == "configuration"
+        handle.cancel()
+        await handle.wait()
+
+
 async def test_U_33_a_long_wait_for_a_service_is_shown_as_waiting(office: Office, project: RealRepository) -> None:
     busy = Answer(status=429, headers={"Retry-After": "2"}, json={"error": {"message": "slow down"}})
     with ModelServer([busy, "Done."]) as server:

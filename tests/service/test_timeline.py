@@ -69,6 +69,25 @@ def test_routes_and_the_usage_of_each_agent_are_told() -> None:
     assert [(one.name, one.usage.input) for one in told.usage] == [(None, 10), ("reviewer", 5)]
 
 
+def test_an_instruction_that_comes_before_the_first_step_of_a_loop_is_told_with_that_step() -> None:
+    told = timeline(
+        records(
+            {"kind": "steer", "text": "mind the brief", "mode": "injected"},
+            {"kind": "step", "index": 1},
+            {"kind": "steer", "text": "mind the locks", "mode": "injected", "subagentId": "s1"},
+            {"kind": "step", "index": 1, "subagentId": "s1"},
+            {"kind": "steer", "text": "and the tests", "mode": "injected", "subagentId": "s1"},
+            {"kind": "step", "index": 2, "subagentId": "s1"},
+        )
+    )
+
+    assert [step.notes for step in told.steps] == [
+        ("instruction injected: mind the brief",),
+        ("instruction injected: mind the locks", "instruction injected: and the tests"),
+        (),
+    ]
+
+
 def test_a_denied_call_stays_denied_although_its_result_is_an_error_too() -> None:
     told = timeline(
         records(

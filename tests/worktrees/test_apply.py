@@ -47,6 +47,29 @@ def files_of(repository: RealRepository) -> dict[str, bytes]:
     }
 
 
+async def test_SEC_23_a_file_that_becomes_a_folder_is_a_conflict_until_its_removal_is_applied(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    repository.write("name", "a file\n")
+    repository.commit_all()
+    found, worktree = await agent_on(repository, tmp_path / "trees")
+    (worktree.directory / "name").unlink()
+    (worktree.directory / "name").mkdir()
+    (worktree.directory / "name" / "inside.txt").write_text("new\n")
+    (worktree.directory / "other.txt").write_text("new\n")
+    versions = await result_of(found, worktree)
+    before = files_of(repository)
+    landing = await apply_on_disk(found, versions)
+    assert [(each.path, "name is no folder" in each.reason) for each in landing.conflicts] == [
+        ("name/inside.txt", True)
+    ]
+    assert files_of(repository) == before
+    await apply_on_disk(found, choose(versions, paths=["name"]).versions)
+    assert (await apply_on_disk(found, versions)).conflicts == ()
+    assert (repository.path / "name" / "inside.txt").read_text() == "new\n"
+    assert (await apply_on_disk(found, versions)).already == ("name", "name/inside.txt", "other.txt")
+
+
 async def test_SEC_23_r05_the_result_lands_on_the_users_unfinished_work(
     case: Callable[[str], Case], tmp_path: Path
 ) -> None:

@@ -31,12 +31,19 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
     (repository / "app.py").write_text(
         'def load(path):\n    print(os.path.basename(path))\n    if path is "x":\n        return None\n    return path\n'
     )
+    linked = tmp_path / "linked"
+    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(linked)], cwd=repository, check=True)
     answers = [
         Answer(
             when={"contains": "write it", "results": 0},
             calls=[{"name": "write_file", "input": {"path": "new.txt", "content": "written\n"}}],
         ),
         Answer(when={"contains": "write it", "results": 1}, text="Written."),
+        Answer(
+            when={"contains": "write another", "results": 0},
+            calls=[{"name": "write_file", "input": {"path": "other.txt", "content": "other\n"}}],
+        ),
+        Answer(when={"contains": "write another", "results": 1}, text="Written."),
         Answer(
             when={"contains": "wait for me", "results": 0}, calls=[{"name": "list_files", "input": {}}], delay_s=2.0
         ),
@@ -47,6 +54,7 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
             **os.environ,
             "OUTPOST_PLUGIN": str(PLUGIN),
             "OUTPOST_REPOSITORY": str(repository),
+            "OUTPOST_LINKED": str(linked),
             "OUTPOST_MODEL_URL": server.base_url,
             "OUTPOST_PYTHON": sys.executable,
             "OUTPOST_CONFIG": str(tmp_path / "none.toml"),

@@ -120,6 +120,24 @@ vim.cmd("Outpost apply-and-save")
 wait("what it changed is applied", function() return state.newest().disposition == "applied" end)
 wait("and saved", function() return vim.uv.fs_stat(repository .. "/new.txt") ~= nil end)
 
+-- Dropped: a later run that changed nothing does not stand in the way, and a name that is wrong means no other run.
+client.command("dispatch", { agent = "writer", brief = "write another" })
+wait("another writer ends with changes", function() return state.newest().disposition == "pending" end)
+local dropped = state.newest().id
+vim.cmd("Outpost review staged")
+wait("a review that changed nothing is newer", function()
+  return state.newest().id ~= dropped and not state.is_running(state.newest())
+end)
+vim.cmd("Outpost discard 20200101-000000-000000-000000")
+wait("a run that is not there is told", function() return (messages[#messages] or ""):find("20200101", 1, true) ~= nil end)
+check("and nothing was dropped for it", state.runs[dropped].disposition == "pending")
+state.runs, state.order = {}, {}
+vim.cmd("Outpost discard")
+wait("the one with changes is dropped", function()
+  return state.runs[dropped] ~= nil and state.runs[dropped].disposition == "discarded"
+end)
+wait("which is told", function() return (messages[#messages] or ""):find("outpost: discarded", 1, true) ~= nil end)
+
 -- A slow agent: steer and cancel.
 client.command("dispatch", { agent = "slow", brief = "wait for me" })
 wait("the slow one runs", function()
@@ -156,6 +174,28 @@ vim.cmd("checkhealth outpost")
 local health = table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n")
 check("health asks the server's doctor", health:find("offline reviewer", 1, true) ~= nil and not health:find("ERROR", 1, true))
 vim.cmd("bwipeout!")
+
+-- By itself after a commit, in a linked worktree, too, whatever buffer is shown by then.
+vim.g.outpost_review_on_commit = true
+local linked = os.getenv("OUTPOST_LINKED")
+vim.cmd.edit(linked .. "/app.py")
+local in_linked
+wait("the worktree has a server", function()
+  in_linked = vim.lsp.get_clients({ name = "outpost", bufnr = 0 })[1]
+  return in_linked ~= nil and in_linked.initialized
+end)
+vim.cmd.edit(repository .. "/app.py")
+local commit = { "git", "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--quiet", "--allow-empty", "-m", "x" }
+wait("a commit is reviewed", function()
+  -- The log is watched a moment after the buffer was opened.
+  vim.system(commit, { cwd = linked }):wait()
+  return vim.wait(5000, function()
+    local run = state.newest()
+    return run.scope ~= nil and run.scope.scope == "commit" and run.workspace == vim.uri_from_fname(linked)
+  end, 20)
+end)
+in_linked:stop()
+vim.g.outpost_review_on_commit = false
 
 -- Exit.
 local connected = vim.lsp.get_clients({ name = "outpost" })[1]

@@ -60,8 +60,19 @@ step("the extension starts the server without a word", async () => {
   assert.deepEqual(await window.notifications(), []);
 });
 
-step("a review puts findings into the view and the Problems panel", async () => {
-  await window.command("Outpost: Review Uncommitted Work");
+step("the walkthrough begins with a review, since there is nothing to set up", async () => {
+  await window.command("Outpost: Open the Walkthrough");
+  await window.see(".getting-started-step", "Review your uncommitted work");
+  assert.equal(await window.page.locator(".getting-started-step", { hasText: "Set up the server" }).count(), 0);
+  await window.picture("walkthrough");
+  await window.command("View: Close Editor");
+});
+
+step("a review from the source control view puts findings into the view and the Problems panel", async () => {
+  await window.page.keyboard.press("Control+Shift+G");
+  await insist("the telescope is pressed", (timeout) =>
+    window.find('.part.sidebar .action-label[aria-label^="Review Uncommitted Work"]').click({ timeout }),
+  );
   await window.notification("Review of the uncommitted changes: 3 findings");
   await window.command("View: Show Outpost");
   await window.widen(520);
@@ -106,6 +117,13 @@ step("the timeline of the run can be read", async () => {
   const frame = window.timeline();
   await frame.locator("article.step").first().waitFor({ state: "visible" });
   await frame.locator("#facts", { hasText: "reviewer · " }).waitFor({ state: "visible" });
+  const isRun = await frame.locator("body").evaluate((body) => {
+    const script = document.createElement("script");
+    script.textContent = "globalThis.isRun = true";
+    body.append(script);
+    return globalThis.isRun ?? false;
+  });
+  assert.ok(!isRun, "the page of a timeline runs no script but its own");
   await window.picture("timeline");
 });
 

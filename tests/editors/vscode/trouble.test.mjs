@@ -49,6 +49,9 @@ describe("the server", () => {
     await window.confirm("Cancel");
     await window.status("Outpost: set up");
     assert.deepEqual(await window.notifications(), []);
+    await window.command("Outpost: Open the Walkthrough");
+    await window.see(".getting-started-step", "Set up the server");
+    await window.command("View: Close Editor");
   });
 
   step("a Python that is too old, or not there, is named", async () => {

@@ -24,9 +24,10 @@ function M.get()
   return client
 end
 
--- Run a command of the server. `done(result)` is called on success; a fault is shown and ends it.
-function M.command(name, argument, done)
-  local client = M.get()
+-- Run a command of the server, of this buffer's unless another is named. `done(result)` is called on success; a fault is
+-- shown and ends it.
+function M.command(name, argument, done, of)
+  local client = of or M.get()
   if not client then
     return
   end

@@ -7,6 +7,8 @@ local M = {}
 
 local scopes = { "uncommitted", "staged", "unstaged", "branch", "commit", "file", "selection", "workspace" }
 
+local RUN_ID = "^%d+%-%d+%-%d+%-%x+$"
+
 local function run_ids(only_running)
   return function()
     local ids = {}
@@ -20,13 +22,31 @@ local function run_ids(only_running)
   end
 end
 
--- The run that was named, else the newest (running) one.
-local function the_run(id, running)
-  local run = id and state.runs[id] or state.newest(running)
-  if not run then
-    vim.notify(running and "outpost: nothing is running" or "outpost: no runs yet", vim.log.levels.WARN)
+-- The id of the running run that was named, else of the newest one. What was named is never taken for another.
+local function running_id(id)
+  local run = not id and state.newest(true)
+  if not id and not run then
+    vim.notify("outpost: nothing is running", vim.log.levels.WARN)
   end
-  return run
+  return id or run and run.id
+end
+
+-- Call `act` with the id of the run that was named, else of the newest whose changes `fit`. Later runs that changed nothing
+-- do not stand in the way, and runs of earlier sessions and of the terminal are the server's to tell.
+local function with_changes(id, dispositions, act)
+  if id then
+    act(id)
+    return
+  end
+  client.command("runs", { limit = 50 }, function(result)
+    vim.iter(result.runs):each(state.know)
+    local run = state.newest_that(function(run) return vim.tbl_contains(dispositions, run.disposition) end)
+    if run then
+      act(run.id, run.title)
+    else
+      vim.notify("outpost: no run has changes for that", vim.log.levels.WARN)
+    end
+  end)
 end
 
 -- The text of a command that needs one.
@@ -41,24 +61,22 @@ end
 
 -- Put what a run changed into the buffers; `done` is called when that was possible.
 local function apply(words, done)
-  local id = words[1] and state.runs[words[1]] and table.remove(words, 1) or nil
-  local run = the_run(id, false)
-  if not run then
-    return
-  end
-  client.command("apply", { runId = run.id, paths = #words > 0 and words or nil }, function(result)
-    for _, conflict in ipairs(result.conflicts) do
-      vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
-    end
-    if #result.needsOwnAccept > 0 then
-      vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
-    end
-    if result.applied then
-      vim.notify("outpost: applied to " .. #result.files .. " files")
-      if done then
-        done(result)
+  local named = words[1] and (state.runs[words[1]] or words[1]:match(RUN_ID)) and table.remove(words, 1) or nil
+  with_changes(named, { "pending" }, function(id)
+    client.command("apply", { runId = id, paths = #words > 0 and words or nil }, function(result)
+      for _, conflict in ipairs(result.conflicts) do
+        vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
       end
-    end
+      if #result.needsOwnAccept > 0 then
+        vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
+      end
+      if result.applied then
+        vim.notify("outpost: applied to " .. #result.files .. " files")
+        if done then
+          done(result)
+        end
+      end
+    end)
   end)
 end
 
@@ -120,18 +138,18 @@ M.actions = {
   cancel = {
     complete = run_ids(true),
     run = function(words)
-      local run = the_run(words[1], true)
-      if run then
-        client.command("cancel", { runId = run.id })
+      local id = running_id(words[1])
+      if id then
+        client.command("cancel", { runId = id })
       end
     end,
   },
   steer = {
     run = function(words)
       local text = text_of(words, "an instruction")
-      local run = text and the_run(nil, true)
-      if run then
-        client.command("steer", { runId = run.id, text = text }, function(result)
+      local id = text and running_id()
+      if id then
+        client.command("steer", { runId = id, text = text }, function(result)
           vim.notify("outpost: " .. result.delivery)
         end)
       end
@@ -140,10 +158,9 @@ M.actions = {
   diff = {
     complete = run_ids(false),
     run = function(words)
-      local run = the_run(words[1], false)
-      if run then
-        client.command("diff", { runId = run.id }, windows.diff)
-      end
+      with_changes(words[1], { "pending", "applied", "discarded" }, function(id)
+        client.command("diff", { runId = id }, windows.diff)
+      end)
     end,
   },
   apply = {
@@ -157,10 +174,11 @@ M.actions = {
   discard = {
     complete = run_ids(false),
     run = function(words)
-      local run = the_run(words[1], false)
-      if run then
-        client.command("discard", { runId = run.id })
-      end
+      with_changes(words[1], { "pending" }, function(id, title)
+        client.command("discard", { runId = id }, function()
+          vim.notify("outpost: discarded: " .. (title or id))
+        end)
+      end)
     end,
   },
   dismiss = {

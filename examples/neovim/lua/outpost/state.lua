@@ -68,9 +68,13 @@ end
 
 -- The newest run; with `running`, the newest one that has not ended.
 function M.newest(running)
+  return M.newest_that(function(run) return not running or M.is_running(run) end)
+end
+
+function M.newest_that(fits)
   for index = #M.order, 1, -1 do
     local run = M.runs[M.order[index]]
-    if not running or M.is_running(run) then
+    if fits(run) then
       return run
     end
   end
