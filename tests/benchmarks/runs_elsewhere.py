@@ -192,6 +192,8 @@ async def measure(folder: Path, jobs: int, job_s: float) -> None:
 
 
 def main() -> None:
+    # What was measured is told at once, whatever becomes of the rest.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     arguments = argparse.ArgumentParser(description="the cost of runs on a cluster")
     arguments.add_argument("--jobs", type=int, default=16)
     arguments.add_argument("--job-s", type=float, default=20.0)
