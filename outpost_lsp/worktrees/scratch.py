@@ -15,16 +15,24 @@ from pathlib import Path
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.registration import process_is_alive, start_time
 
-_NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+|unknown)-\w+")
+_NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+)-(\d+|unknown)-\w+")
 
 
 def scratch_folder(kind: str) -> Path:
     """A new folder that only the user can enter; whoever asked removes it. `kind` is `index`, `merge` or `review`."""
     own = os.getpid()
     try:
-        return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{own}-{start_time(own)}-"))
+        return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{_world()}-{own}-{start_time(own)}-"))
     except OSError as error:
         raise _unusable(error) from error
+
+
+def _world() -> int:
+    """Stands for the processes that can see each other: containers may share a folder and count processes apart."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def write_scratch(file: Path, data: bytes) -> None:
@@ -44,9 +52,10 @@ def _unusable(error: OSError) -> OutpostError:
 
 def sweep_scratch() -> None:
     """Remove what dead processes left."""
+    world = _world()
     for path in Path(tempfile.gettempdir()).glob("outpost-*"):
         found = _NAME.fullmatch(path.name)
-        if found is None or process_is_alive(int(found[1]), found[2]):
+        if found is None or int(found[1]) != world or process_is_alive(int(found[2]), found[3]):
             continue
         try:
             status = path.lstat()
