@@ -24,9 +24,9 @@ PATIENCE_S = 60.0
 class Office:
     """A service, and everything it told."""
 
-    def __init__(self, outpost: Outpost, environment: dict[str, str]) -> None:
+    def __init__(self, outpost: Outpost, environment: dict[str, str] | None = None) -> None:
         self.outpost = outpost
-        self.environment = environment
+        self.environment = environment if environment is not None else {}
         self.signals: list[Signal] = []
         outpost.subscribe(self.signals.append)
 
