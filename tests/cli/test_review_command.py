@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from outpost_lsp.storage.findings import FindingStore
@@ -124,7 +125,6 @@ def test_json_has_the_records_of_the_protocol_with_utf_16_positions(program: Pro
 
 
 def test_the_json_fits_its_schema(program: Program, project: RealRepository) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     ended = program("review", "--format", "json", cwd=project.path)
     jsonschema.validate(ended.json, program("schema", "findings").json)
 

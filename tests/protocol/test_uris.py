@@ -57,8 +57,8 @@ def test_a_document_is_spelled_as_the_client_spelled_it() -> None:
 
 def test_an_unopened_file_is_spelled_like_its_folder() -> None:
     spellings = UriSpellings()
-    spellings.learn_folder("file:///c%3A/work/")
-    assert spellings.spell(Path("/c:/work/a b.py")) == "file:///c%3A/work/a%20b.py"
-    assert spellings.spell(Path("/c:/work")) == "file:///c%3A/work"
-    spellings.forget_folder(Path("/c:/work"))
-    assert spellings.spell(Path("/c:/work/a.py")) == "file:///c:/work/a.py"
+    spellings.learn_folder("file:///c%3A/code/")
+    assert spellings.spell(Path("/c:/code/a b.py")) == "file:///c%3A/code/a%20b.py"
+    assert spellings.spell(Path("/c:/code")) == "file:///c%3A/code"
+    spellings.forget_folder(Path("/c:/code"))
+    assert spellings.spell(Path("/c:/code/a.py")) == "file:///c:/code/a.py"
