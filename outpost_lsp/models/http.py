@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 WHOLE_STREAM_FACTOR: Final = 8
 """A whole stream may have this many times the bytes of one event (REL-08)."""
 
-_EVENTS_PER_TURN = 40
+_EVENTS_PER_TURN = 32
 _DRAIN_S = 0.25
 _DRAIN_BYTES = 64 * 1024
 _ERROR_BODY_BYTES = 16 * 1024
