@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     _add_serve_options(_command(commands, "serve", "run the language server"))
     _add_review(commands)
+    _add_collect(commands)
     _add_audit(commands)
     _add_agent_commands(commands)
     _add_run_commands(commands)
@@ -139,7 +140,22 @@ def _add_review(commands: Any) -> None:
     )
     review.add_argument("--yes", "-y", action="store_true", help="do not ask before a review that costs money")
     _add_executor(review)
+    review.add_argument(
+        "--detach", action="store_true", help="print the run's id once a worker has begun, and let it go on without you"
+    )
     _add_report_options(review)
+
+
+def _add_collect(commands: Any) -> None:
+    collect = _command(
+        commands, "collect", "fetch what became of a detached review", options=("folder", "settings", "quiet")
+    )
+    collect.add_argument("run", metavar="RUN", help="its id, or how it begins; it is waited for")
+    collect.add_argument("--cancel", action="store_true", help="stop it first")
+    collect.add_argument("--baseline", metavar="SARIF", help="leave out what is in this earlier SARIF report")
+    # Wherever runs go now: this one went to a face.
+    collect.set_defaults(executor="ray")
+    _add_report_options(collect)
 
 
 def _add_audit(commands: Any) -> None:
@@ -271,6 +287,9 @@ def _add_cluster_commands(commands: Any) -> None:
     face.add_argument("--token-file", metavar="FILE", help="accepted tokens, one a line")
     face.add_argument(
         "--token-env", metavar="NAME", default="OUTPOST_RAY_TOKEN", help="else this variable (OUTPOST_RAY_TOKEN)"
+    )
+    face.add_argument(
+        "--directory", metavar="DIR", help="where what detached runs left is kept for a week (default: the cache)"
     )
     face.add_argument("--replicas", metavar="N", type=_count, default=1, help="faces at once (default: 1)")
 

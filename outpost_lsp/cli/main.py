@@ -26,6 +26,7 @@ _SERVER_OPTIONS: Final = ("--stdio", "--tcp", "--ws", "--clientProcessId")
 
 _HOMES: Final = {
     "review": ("review", "review"),
+    "collect": ("detached", "collect"),
     "audit": ("audit", "audit"),
     "demo": ("demo", "demo"),
     "run": ("agents", "run"),

@@ -15,6 +15,7 @@ from outpost_lsp.cli.terminal import is_interactive
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.run import ReviewScope, Run, ScopeKind
 from outpost_lsp.errors import configuration
+from outpost_lsp.service.detached import start_detached
 from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.workspace import Workspace
@@ -24,6 +25,8 @@ from outpost_lsp.worktrees.patched import LARGEST_PATCH, commit_of_patch
 def review(options: argparse.Namespace) -> int:
     """Review what the options name; the exit status."""
     known: frozenset[str] = frozenset()
+    if options.detach:
+        refuse_report_options(options)
     if options.baseline is not None:
         # Reading reports is for those who have one.
         from outpost_lsp.cli.baseline import read_baseline
@@ -49,10 +52,32 @@ async def _review(options: argparse.Namespace, patch: bytes | None, known: froze
             return CANCELLED
 
         async def start() -> RunHandle:
+            if options.detach:
+                return start_detached(outpost, planned, scope)
             return outpost.start_review(planned, scope)
 
         handle = await followed(outpost, start, quiet=options.quiet)
+        if handle.is_left:
+            tell_left(handle.run)
+            return DONE
         return await reported(handle, workspace, options, known)
+
+
+def refuse_report_options(options: argparse.Namespace) -> None:
+    """Raise for what says how findings are reported: a detached review has none yet."""
+    for name in ("output", "baseline"):
+        if getattr(options, name) is not None:
+            raise configuration(f"--{name}: a detached review reports nothing; give it to outpost-lsp collect")
+
+
+def tell_left(run: Run) -> None:
+    """Say how a review that goes on elsewhere is followed; its id alone is on standard output."""
+    print(run.id, flush=True)
+    print(
+        f"outpost-lsp: {run.title}: it goes on without this terminal\n"
+        f"outpost-lsp: outpost-lsp collect {run.id} waits for it and reports what it found; --cancel stops it",
+        file=sys.stderr,
+    )
 
 
 def review_scope(options: argparse.Namespace, workspace: Workspace) -> ReviewScope:

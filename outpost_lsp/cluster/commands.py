@@ -39,7 +39,7 @@ def worker(options: argparse.Namespace) -> NoReturn:
     ]
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
-    environment = {**os.environ, FOLDER_VARIABLE: str(_folder(options))}
+    environment = {**os.environ, FOLDER_VARIABLE: str(_folder(options, "worker"))}
     os.execve(program, arguments, environment)  # noqa: S606 - it is this process that becomes Ray's
 
 
@@ -66,6 +66,7 @@ def face(options: argparse.Namespace) -> int:
         certificate=None if options.certificate is None else Path(options.certificate),
         key=None if options.key is None else Path(options.key),
         replicas=options.replicas,
+        folder=_folder(options, "face"),
     )
     scheme = "http" if options.certificate is None else "https"
     print(f"outpost-lsp: the face answers on {scheme}://{host}:{port}", flush=True)
@@ -114,7 +115,7 @@ def _is_loopback(host: str) -> bool:
     return host in ("127.0.0.1", "::1", "localhost")
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def _folder(options: argparse.Namespace, name: str) -> Path:
     if options.directory:
         return Path(options.directory).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outpost" / "worker"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outpost" / name

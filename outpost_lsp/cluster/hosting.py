@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.gate import Answer
 from outpost_lsp.service.job_worker import JobWorker, RunningJob
 
+Keep = Callable[[bytes, bytes], Awaitable[bool]]
 GATHERING_S: Final = 0.05
 """Events that come in a burst are handed on together; a lone one at once."""
 _COLLECTED_S: Final = 60.0
@@ -32,7 +33,11 @@ _BASE_S: Final = 600.0
 
 
 class HostedJob:
-    """A job that was placed here. `gone` is called once, when its process may end."""
+    """A job that was placed here. `gone` is called once, when its process may end.
+
+    `keep` is given the lines and the pack of a detached job that has ended, and says whether they are kept elsewhere, so
+    that nothing has to wait here until somebody comes for them.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class HostedJob:
         *,
         place: str,
         gone: Callable[[], None],
+        keep: Keep | None = None,
         collected_s: float = _COLLECTED_S,
     ) -> None:
         self.job = job
@@ -49,6 +55,8 @@ class HostedJob:
         self._place = place
         self._gone = gone
         self._collected_s = collected_s
+        self._keep = keep if job.detach else None
+        self._is_settled = asyncio.Event()
         self._running: RunningJob | None = None
         self._lines: list[bytes] = []
         self._pack = b""
@@ -99,17 +107,29 @@ class HostedJob:
         """The objects of the result."""
         return self._pack
 
-    async def cancel(self) -> None:
-        """Stop it, or, when it has ended, have it collected; returns when whatever it had started is gone."""
-        self._task.cancel()
-        await asyncio.wait((self._task,), timeout=_UNWIND_S)
+    async def cancel(self) -> bool:
+        """Stop it, or, when it has ended, have it collected; returns when whatever it had started is gone.
+
+        True when nobody will ask for it again: what a detached job did until it was stopped is still to be fetched.
+        """
+        had_ended = self._task.done()
+        await self._stop()
+        if self._keep is not None:
+            await self._is_settled.wait()
+            if not had_ended:
+                return False
         self._collected.set()
+        return True
 
     def abandon(self) -> None:
         """Stop watching: whoever holds the process ends it."""
         self._watching.cancel()
 
     # Within
+
+    async def _stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,), timeout=_UNWIND_S)
 
     async def _carry(self, delta: bytes) -> None:
         running = self._running = self._worker.running(self.job, self._tell)
@@ -147,13 +167,22 @@ class HostedJob:
         while not self._task.done():
             await asyncio.wait((self._task,), timeout=min(1.0, self.job.lease_s / 4))
             if not self._readers and _now() - self._read_at > lease_s:
-                await self.cancel()
+                await self._stop()
+                self._collected.set()
+        try:
+            is_kept = self._keep is not None and await self._keep(b"\n".join(self._lines), self._pack)
+        finally:
+            self._is_settled.set()
+        if not is_kept:
+            await self._until_collected()
+        await anyio.sleep(_LAST_WORDS_S)
+        self._gone()
+
+    async def _until_collected(self) -> None:
         patience = self._collected_s
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(patience, self.job.lease_s) if self.job.detach else patience):
                 await self._collected.wait()
-        await anyio.sleep(_LAST_WORDS_S)
-        self._gone()
 
 
 def _now() -> float:

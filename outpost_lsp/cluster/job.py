@@ -7,6 +7,7 @@ ends, which it does by itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -15,14 +16,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import ray
+from ray.exceptions import RayError
 
 from outpost_lsp.cluster.hosting import HostedJob
-from outpost_lsp.cluster.resources import CONFIGURATION_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT
+from outpost_lsp.cluster.resources import CONFIGURATION_VARIABLE, FOLDER_VARIABLE, KEEPER, NAMESPACE, SHELL, SLOT
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.job_worker import JobWorker
 
-NAMESPACE: Final = "outpost"
+logger = logging.getLogger(__name__)
+
+_KEEP_S: Final = 60.0
 
 T = TypeVar("T")
 
@@ -31,7 +35,8 @@ T = TypeVar("T")
 class JobActor:
     """The process of one job."""
 
-    def __init__(self, record: bytes, delta: bytes) -> None:
+    def __init__(self, record: bytes, delta: bytes, owner: str) -> None:
+        self._owner = owner
         self._job = JobRecord.model_validate_json(record)
         self._delta = delta
         self._folder = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "outpost" / "worker")
@@ -70,9 +75,9 @@ class JobActor:
         """The result's objects."""
         return await self._there(self._result_pack())
 
-    async def cancel(self) -> None:
-        """Stop."""
-        await self._there(self._cancel())
+    async def cancel(self) -> bool:
+        """Stop; whether nobody will ask for it again."""
+        return await self._there(self._cancel())
 
     # In the job's own loop
 
@@ -94,7 +99,7 @@ class JobActor:
             user_file=Path(configured) if configured else None,
             can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
         )
-        return HostedJob(worker, self._job, self._delta, place=_place(), gone=_end)
+        return HostedJob(worker, self._job, self._delta, place=_place(), gone=_end, keep=self._kept)
 
     async def _take_base(self, file: Path) -> None:
         await (await self._hosted()).take_base(file)
@@ -111,8 +116,16 @@ class JobActor:
     async def _result_pack(self) -> bytes:
         return (await self._hosted()).result_pack()
 
-    async def _cancel(self) -> None:
-        await (await self._hosted()).cancel()
+    async def _cancel(self) -> bool:
+        return await (await self._hosted()).cancel()
+
+    async def _kept(self, lines: bytes, pack: bytes) -> bool:
+        try:
+            return await asyncio.to_thread(_keep, self._owner, self._job.id, lines, pack)
+        except (ValueError, RayError) as error:
+            # There is no keeper, or it cannot be reached: the job waits to be collected where it is.
+            logger.warning("job %s is not kept: %s", self._job.id, error)
+            return False
 
 
 def place(record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
@@ -125,7 +138,7 @@ def place(record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
         get_if_exists=True,
         num_cpus=0,
         resources=resources,
-    ).remote(record, delta)
+    ).remote(record, delta, owner)
     actor.begin.remote()
 
 
@@ -137,6 +150,11 @@ def find(id: str, owner: str) -> Any:
 def _name(id: str, owner: str) -> str:
     # Whoever does not own a job cannot even name it.
     return f"job-{owner}-{id}"
+
+
+def _keep(owner: str, id: str, lines: bytes, pack: bytes) -> bool:
+    keeper = ray.get_actor(KEEPER, namespace=NAMESPACE)
+    return bool(ray.get(keeper.put.remote(owner, id, lines, pack), timeout=_KEEP_S))
 
 
 def _write(file: Path, data: bytes) -> None:

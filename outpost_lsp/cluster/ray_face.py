@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from outpost_lsp.cluster import job as jobs
 from outpost_lsp.cluster.face import Face, LostJobError, Placed
-from outpost_lsp.cluster.resources import FACE, SLOT
+from outpost_lsp.cluster.keeping import KeptJob, KeptJobs
+from outpost_lsp.cluster.resources import FACE, KEEPER, NAMESPACE, SLOT
 from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.domain.job import JobRecord
 
@@ -31,15 +32,18 @@ class RayEngine:
 
     async def place(self, record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
         """Make the job's actor, unless it is there."""
+        if job.detach and await _Kept(owner, job.id).job() is not None:
+            return
         # Ray's own calls wait for its control store, so none is made by the event loop.
         await asyncio.to_thread(jobs.place, record, job, delta, owner)
 
     async def find(self, id: str, owner: str) -> Placed | None:
         """The job's actor, when it is this owner's."""
+        kept = _Kept(owner, id)
         try:
-            return _PlacedActor(await asyncio.to_thread(jobs.find, id, owner))
+            return _PlacedActor(await asyncio.to_thread(jobs.find, id, owner), kept)
         except ValueError:
-            return None
+            return await kept.job()
 
     async def capacity(self) -> tuple[int, int]:
         """Slots of all workers, and those that are free."""
@@ -48,15 +52,73 @@ class RayEngine:
         return int(there.get(SLOT, 0)), int(free.get(SLOT, 0))
 
 
+@ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0)
+class Keeper:
+    """Keeps what detached runs left; its folder outlives it."""
+
+    def __init__(self, folder: str) -> None:
+        self._kept = KeptJobs(Path(folder))
+
+    def put(self, owner: str, id: str, lines: bytes, pack: bytes) -> bool:
+        """Keep a job."""
+        return self._kept.put(owner, id, lines, pack)
+
+    def get(self, owner: str, id: str) -> tuple[bytes, bytes] | None:
+        """A kept job."""
+        return self._kept.get(owner, id)
+
+    def remove(self, owner: str, id: str) -> None:
+        """Forget a job."""
+        self._kept.remove(owner, id)
+
+
+class _Kept:
+    """What the keeper has of one job."""
+
+    def __init__(self, owner: str, id: str) -> None:
+        self._owner = owner
+        self._id = id
+
+    async def job(self) -> Placed | None:
+        found = await self._asked("get")
+        return None if found is None else _KeptJob(self, *found)
+
+    async def remove(self) -> None:
+        await self._asked("remove")
+
+    async def _asked(self, name: str) -> Any:
+        try:
+            keeper = await asyncio.to_thread(ray.get_actor, KEEPER, namespace=NAMESPACE)
+        except ValueError:
+            return None
+        return await getattr(keeper, name).remote(self._owner, self._id)
+
+
+class _KeptJob(KeptJob):
+    def __init__(self, kept: _Kept, lines: bytes, pack: bytes) -> None:
+        super().__init__(lines, pack)
+        self._kept = kept
+
+    async def cancel(self) -> None:
+        await self._kept.remove()
+
+
 class _PlacedActor:
-    def __init__(self, actor: Any) -> None:
+    def __init__(self, actor: Any, kept: _Kept) -> None:
         self._actor = actor
+        self._kept = kept
 
     async def take_base(self, pack: bytes) -> None:
         await self._call("take_base", ray.put(pack))
 
     async def events(self, after: int, wait_s: float) -> list[bytes]:
-        lines: list[bytes] = await self._call("events", after, wait_s)
+        try:
+            lines: list[bytes] = await self._call("events", after, wait_s)
+        except LostJobError:
+            # A detached one is gone as soon as what it did is kept.
+            if (kept := await self._kept.job()) is None:
+                raise
+            return await kept.events(after, wait_s)
         return lines
 
     async def steer(self, id: str, text: str, subagent: str | None, to_anyone: bool) -> None:
@@ -73,7 +135,9 @@ class _PlacedActor:
             async with asyncio.timeout(_PLACED_S):
                 await self._call("begin")
             async with asyncio.timeout(_UNWIND_S):
-                await self._call("cancel")
+                is_over = await self._call("cancel")
+            if is_over:
+                await self._kept.remove()
         except TimeoutError:
             # It has no place yet, so it never begins; or it does not unwind, and the kernel ends what it started.
             await asyncio.to_thread(ray.kill, self._actor, no_restart=True)
@@ -120,14 +184,18 @@ def start(
     certificate: Path | None,
     key: Path | None,
     replicas: int,
+    folder: Path,
 ) -> None:
     """Join the cluster and serve. Returns at once; the face lives as long as the cluster's Serve."""
-    ray.init(address=address, namespace=jobs.NAMESPACE, log_to_driver=False, ignore_reinit_error=True)
+    ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, ignore_reinit_error=True)
     options = {"host": host, "port": port}
     if certificate is not None and key is not None:
         options |= {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
     serve.start(http_options=options, proxy_location="HeadOnly")
     pinned = {"num_cpus": 0, "resources": {FACE: 0.001}}
+    Keeper.options(  # type: ignore[attr-defined]
+        name=KEEPER, namespace=NAMESPACE, lifetime="detached", get_if_exists=True, resources={FACE: 0.001}
+    ).remote(str(folder))
     serve.run(
         ServedFace.options(num_replicas=replicas, ray_actor_options=pinned).bind(tuple(map(token_digest, tokens))),  # type: ignore[attr-defined]
         name="outpost",

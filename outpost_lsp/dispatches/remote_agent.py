@@ -12,6 +12,7 @@ from pathlib import Path
 
 from outpost_lsp.domain.job import Executor, JobRecord
 from outpost_lsp.domain.usage import UsageLimits
+from outpost_lsp.worktrees.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +29,17 @@ class RemoteAgent:
     """The commit that a review's brief compares with; it travels in the delta."""
     usage_limits: Mapping[str, UsageLimits] = field(default_factory=dict)
     """The ceilings of agents by their names: the agent's own and those of its subagents."""
+
+    def record_on(self, snapshot: Snapshot, prompt: str) -> JobRecord:
+        """The job's record for an opened snapshot; its `commits` are what the delta has to bring."""
+        base = snapshot.parent or snapshot.commit
+        brought = (commit for commit in (self.compared_with, snapshot.commit) if commit not in ("", base))
+        return self.job.model_copy(
+            update={
+                "brief": prompt,
+                "base": base,
+                "snapshot": snapshot.commit,
+                "tree": snapshot.tree,
+                "commits": tuple(dict.fromkeys(brought)),
+            }
+        )

@@ -122,21 +122,9 @@ class RemoteTurns:
         repository, snapshot = sandbox.repository, sandbox.snapshot
         if repository is None or snapshot is None:
             raise OutpostError("workspace", "Only a snapshot of a repository can be sent to another machine.")
-        base = snapshot.parent or snapshot.commit
-        commits = tuple(
-            dict.fromkeys(commit for commit in (self._agent.compared_with, snapshot.commit) if commit not in ("", base))
-        )
-        job = self._agent.job.model_copy(
-            update={
-                "brief": prompt,
-                "base": base,
-                "snapshot": snapshot.commit,
-                "tree": snapshot.tree,
-                "commits": commits,
-            }
-        )
-        delta = await pack_delta(repository, base, commits)
-        handle = await self._agent.executor.submit(job, delta, KeptBase(repository, base, self._agent.packs))
+        job = self._agent.record_on(snapshot, prompt)
+        delta = await pack_delta(repository, job.base, job.commits)
+        handle = await self._agent.executor.submit(job, delta, KeptBase(repository, job.base, self._agent.packs))
         try:
             async with self._received(sandbox) as conversations, RemotePeople(handle, runtime).there() as people:
                 result = await self._follow(handle, runtime, conversations, people)

@@ -89,6 +89,10 @@ class RemoteExecutor:
             raise OutpostError("response", f"{self.name} did not take the run")
         return RemoteJob(self, job.id, base)
 
+    def taken(self, id: str) -> RemoteJob:
+        """A job that was taken and has its base; whether it is there yet, its events tell."""
+        return RemoteJob(self, id, None)
+
     async def aclose(self) -> None:
         """Close all connections."""
         client, self._client = self._client, None

@@ -38,7 +38,7 @@ _PIECE: Final = 262_144
 class RemoteJob:
     """A job that a face took."""
 
-    def __init__(self, executor: RemoteExecutor, id: str, base: BasePack) -> None:
+    def __init__(self, executor: RemoteExecutor, id: str, base: BasePack | None) -> None:
         self._executor = executor
         self._base = base
         self._path = f"/v1/jobs/{id}"
@@ -71,7 +71,7 @@ class RemoteJob:
                 logger.info("%s: the events of %s broke off: %s", self._executor.name, self._path, type(error).__name__)
             except OutpostError as error:
                 if error.details.get("status") == 404:
-                    yield JobEvent(seq=after + 1, kind="lost", data={"message": error.message})
+                    yield JobEvent(seq=after + 1, kind="lost", data={"message": error.message, "gone": True})
                     return
                 if not _passes(error):
                     raise
@@ -81,11 +81,13 @@ class RemoteJob:
                 self._executor.waiting(True)
             if now - away_since > self._executor.reconnect_s:
                 message = f"{self._executor.name} was away for more than {self._executor.reconnect_s:g} s"
-                yield JobEvent(seq=after + 1, kind="lost", data={"message": message})
+                yield JobEvent(seq=after + 1, kind="lost", data={"message": message, "away": True})
                 return
             await anyio.sleep(min(_PAUSE_S, self._executor.reconnect_s / 10))
 
     async def _bring_base(self) -> None:
+        if self._base is None:
+            return
         pack = await self._base.file()
         await self._surely("PUT", f"{self._path}/base", lambda: _pieces(pack), timeout_s=_BASE_S)
 

@@ -43,6 +43,7 @@ from outpost_lsp.worktrees.changes import ChangeSet
 from outpost_lsp.worktrees.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from outpost_lsp.service.executors import RunExecutor
     from outpost_lsp.service.outpost import Outpost
     from outpost_lsp.service.workspace import Workspace
 
@@ -69,6 +70,8 @@ class Assignment:
     """The commit or tree that a review's brief compares with."""
     limits: Mapping[str, Any] | None = None
     """Single limits of the agent that are replaced; it was built with them."""
+    executor: RunExecutor | None = None
+    """Who carries it out, where that is not for the settings to say."""
     is_replay: bool = False
     """What is gone through again was found before: nothing is published, no money is spent, no journal is written."""
     is_quiet: bool = False
@@ -109,7 +112,8 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
     steering = None if assignment.is_replay else Steering()
     handle.steering = steering
     try:
-        async with outpost.executor(workspace).agent(workspace, handle, assignment) as placed:
+        executor = assignment.executor or outpost.executor(workspace)
+        async with executor.agent(workspace, handle, assignment) as placed:
             result = await dispatch(
                 workspace.top,
                 placed.agent,

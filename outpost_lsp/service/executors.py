@@ -20,7 +20,7 @@ from anyio import to_thread
 from outpost_lsp.config.build import AgentRun, model_of
 from outpost_lsp.config.schema import RaySettings, Settings
 from outpost_lsp.dispatches.remote_agent import RemoteAgent
-from outpost_lsp.domain.job import JobNeeds, JobRecord, JobScope
+from outpost_lsp.domain.job import Executor, JobNeeds, JobRecord, JobScope
 from outpost_lsp.domain.run import RunStatus
 from outpost_lsp.domain.usage import UsageLimits
 from outpost_lsp.errors import OutpostError, configuration
@@ -84,14 +84,7 @@ class FaceExecutor:
                 return
             # It waits for a place there; that it runs is the worker's to say.
             handle.update(status="queued")
-            remote = RemoteAgent(
-                executor=executor,
-                job=await _record(workspace, handle, assignment, self._settings),
-                model=model_of(workspace.settings, handle.run.agent).name,
-                packs=workspace.layout.cache / "packs",
-                compared_with=assignment.compared_with,
-                usage_limits=_usage_limits(workspace.settings),
-            )
+            remote = await remote_agent(workspace, handle, assignment, executor)
             yield replace(built, agent=remote)
         finally:
             await executor.aclose()
@@ -113,6 +106,20 @@ def face_executor(
         return found
 
     return RemoteExecutor(settings.url, token, ca_file=_file(settings.ca_file), waiting=waiting)
+
+
+async def remote_agent(
+    workspace: Workspace, handle: RunHandle, assignment: Assignment, executor: Executor
+) -> RemoteAgent:
+    """What a dispatch is given in the place of the agent that was built, for an executor."""
+    return RemoteAgent(
+        executor=executor,
+        job=await _record(workspace, handle, assignment, workspace.settings.runs.ray),
+        model=model_of(workspace.settings, handle.run.agent).name,
+        packs=workspace.layout.cache / "packs",
+        compared_with=assignment.compared_with,
+        usage_limits=_usage_limits(workspace.settings),
+    )
 
 
 async def _record(workspace: Workspace, handle: RunHandle, assignment: Assignment, ray: RaySettings) -> JobRecord:

@@ -32,6 +32,8 @@ class RunRecords(Protocol):
 
     def save(self, run: Run) -> None: ...
 
+    def save_elsewhere(self, run: Run) -> None: ...
+
 
 class RunHandle:
     """One run as its starter sees it."""
@@ -46,6 +48,8 @@ class RunHandle:
         self._written_at = -_WRITTEN_EVERY_S
         self._finished = anyio.Event()
         self._fault: OutpostError | None = None
+        self.is_left = False
+        """Whether the run goes on elsewhere, and nobody follows it here."""
         self.steering: Steering | None = None
         """Reaches the agents while they work."""
         self.snapshot = ""
@@ -68,13 +72,13 @@ class RunHandle:
         return self._is_cancelled
 
     async def wait(self) -> Run:
-        """The record once the run has finished, whatever its end."""
+        """The record once the run has finished, whatever its end, or was left to go on elsewhere."""
         await self._finished.wait()
         return self._run
 
     def cancel(self) -> bool:
         """Ask the run to stop; `False` when it has finished already. Asking twice does no harm."""
-        if self._run.is_finished:
+        if self._run.is_finished or self.is_left:
             return False
         self._is_cancelled = True
         if self._scope is not None:
@@ -139,6 +143,14 @@ class RunHandle:
         if self._is_cancelled:
             self._scope.cancel()
         return self._scope
+
+    def leave(self) -> None:
+        """Stop following a run that goes on elsewhere; whoever waits for it here is told."""
+        self._forget_timer()
+        self._records.save_elsewhere(self._run)
+        self.is_left = True
+        self._tell(self._run)
+        self._finished.set()
 
     def finish(self, status: RunStatus, error: BaseException | None = None, **changes: Any) -> None:
         """Record the one end of the run. A disk that refuses the record does not keep anybody waiting."""

@@ -315,6 +315,9 @@ class RunningJob:
                 self.emit("transcript", {"conversation": id, "lines": whole.decode().splitlines()})
 
     async def _ask(self, question: PermissionQuestion) -> Answer:
+        if self._job.detach:
+            # Nobody is there who could answer.
+            return "deny"
         id = uuid4().hex
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[id] = waiting

@@ -56,6 +56,10 @@ class LiveRuns:
             started_at=now_text(),
             **known,
         )
+        return self.resume(workspace, run, job)
+
+    def resume(self, workspace: Workspace, run: Run, job: Job) -> RunHandle:
+        """Carry a run of this record from here on."""
         handle = RunHandle(run, workspace.runs, lambda run: self._tell(RunChanged(run)))
         workspace.runs.save(run)
         self._handles[run.id] = handle
@@ -90,7 +94,7 @@ class LiveRuns:
         try:
             with handle.cancellation():
                 await job(handle)
-                if not handle.run.is_finished:
+                if not handle.run.is_finished and not handle.is_left:
                     handle.finish("succeeded")
             if not handle.run.is_finished and handle.fault is not None:
                 raise handle.fault
@@ -105,7 +109,7 @@ class LiveRuns:
             handle.finish(_end_of(fault), error)
         finally:
             # Also the way out of a cancelled task, when the server ends: the record must not say "running".
-            if not handle.run.is_finished:
+            if not handle.run.is_finished and not handle.is_left:
                 handle.finish("cancelled")
 
 

@@ -28,6 +28,7 @@ from outpost_lsp.worktrees.git import Repository
 
 if TYPE_CHECKING:
     from outpost_lsp.config.schema import Settings
+    from outpost_lsp.service.executors import RunExecutor
     from outpost_lsp.service.outpost import Outpost
     from outpost_lsp.service.workspace import Workspace
 
@@ -64,7 +65,22 @@ class PlannedReview:
         async with self.outpost.place(self.workspace, handle):
             await self.carried(handle)
 
-    async def carried(self, handle: RunHandle, sandbox: OpenedSandbox | None = None) -> None:
+    def assignment(self, handle: RunHandle) -> Assignment:
+        """What the agent is asked to do in this run."""
+        prepared, workspace = self.prepared, self.workspace
+        scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
+        return Assignment(
+            agent=self.outpost.build(workspace, self.agent, finding_scope=scope),
+            brief=prepared.brief,
+            snapshot=prepared.snapshot,
+            keep="changed",
+            finding_scope=scope,
+            compared_with=prepared.base,
+        )
+
+    async def carried(
+        self, handle: RunHandle, sandbox: OpenedSandbox | None = None, executor: RunExecutor | None = None
+    ) -> None:
         """Carry an agent over what was prepared, in an open sandbox when one is given, and end the run."""
         prepared, workspace = self.prepared, self.workspace
         handle.record(base=prepared.snapshot.head, notes=prepared.notes)
@@ -73,17 +89,8 @@ class PlannedReview:
             await self._replace_earlier(handle, {self.agent})
             handle.finish("succeeded", text=prepared.notes[-1] if prepared.notes else "Nothing to review.")
             return
-        scope = prepared.finding_scope(handle.run.id, self.agent, dismissed=workspace.board.dismissal_of)
-        agent = self.outpost.build(workspace, self.agent, finding_scope=scope)
-        assignment = Assignment(
-            agent=agent,
-            brief=prepared.brief,
-            snapshot=prepared.snapshot,
-            keep="changed",
-            sandbox=sandbox,
-            finding_scope=scope,
-            compared_with=prepared.base,
-        )
+        assignment = self.assignment(handle)
+        assignment.sandbox, assignment.executor = sandbox, executor
         result = await carry(self.outpost, workspace, handle, assignment)
         await self._replace_earlier(handle, {self.agent, *handle.agents, *_reporters(handle)})
         handle.finish("succeeded", text=result.text)

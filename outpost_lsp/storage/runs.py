@@ -27,6 +27,8 @@ from outpost_lsp.storage.private_files import private_folder, read_private, repl
 _log = logging.getLogger(__name__)
 _RUN_SUFFIX: Final = ".json"
 _DETAILS_SUFFIX: Final = ".details"
+_ELSEWHERE: Final = "elsewhere"
+"""In the place of the process that carries a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class _Stored:
     signature: tuple[int, int, int]
     run: Run
     owner: Owner | None
+    is_elsewhere: bool = False
 
 
 class RunStore:
@@ -54,11 +57,18 @@ class RunStore:
 
     def save(self, run: Run) -> None:
         """Write a record. While the run is not finished this process is its owner."""
-        private_folder(self.folder)
         owner = b"null"
         if not run.is_finished:
             process = this_process()
             owner = json.dumps({"pid": process.pid, "started": process.started}).encode()
+        self._write(run, owner)
+
+    def save_elsewhere(self, run: Run) -> None:
+        """Write the record of a run that no process of this machine carries: none that dies interrupts it."""
+        self._write(run, json.dumps(_ELSEWHERE).encode())
+
+    def _write(self, run: Run, owner: bytes) -> None:
+        private_folder(self.folder)
         content = b'{"version":1,"owner":' + owner + b',"run":' + encoded(run) + b"}\n"
         replace_private(self._path(run.id), content)
 
@@ -92,7 +102,7 @@ class RunStore:
         """Mark what dead processes left unfinished; those runs, newest first."""
         marked = []
         for stored in self._newest_first():
-            if stored.run.is_finished or (stored.owner is not None and stored.owner.is_alive):
+            if stored.run.is_finished or stored.is_elsewhere or (stored.owner is not None and stored.owner.is_alive):
                 continue
             run = stored.run.model_copy(update={"status": "interrupted", "finished_at": now_text()})
             self.save(run)
@@ -178,4 +188,5 @@ def _parsed(content: bytes, signature: tuple[int, int, int]) -> _Stored:
         raise ValueError("no JSON object")
     owner = value.get("owner")
     pid, started = (owner.get("pid"), owner.get("started", "")) if isinstance(owner, dict) else (None, "")
-    return _Stored(signature, tolerant(Run, value.get("run")), Owner(pid, str(started)) if type(pid) is int else None)
+    run = tolerant(Run, value.get("run"))
+    return _Stored(signature, run, Owner(pid, str(started)) if type(pid) is int else None, owner == _ELSEWHERE)

@@ -44,3 +44,30 @@ async def test_a_review_and_an_audit_are_carried_out_by_the_face(
         assert [each["status"] for each in summary["repositories"]] == ["succeeded", "succeeded"]
         assert all("Carried out by here." in each["notes"] for each in summary["repositories"])
         assert len(face.engine.placed) == 3
+
+
+async def test_a_detached_review_prints_its_id_and_is_collected_later(
+    environment: dict[str, str], project: RealRepository, tmp_path: Path
+) -> None:
+    async with hosted_face(tmp_path / "face") as face:
+        here = ("-C", str(project.path), "--set", f"runs.ray.url={face.url}")
+        left = await command(environment, tmp_path, "review", *here, "--executor", "ray", "--detach")
+        assert left.returncode == 0, left.stderr
+        id = left.stdout.strip()
+        assert f"outpost-lsp collect {id}" in left.stderr
+        listed = await command(environment, tmp_path, "runs", *here, "--json")
+        assert [(run["id"], run["status"]) for run in json.loads(listed.stdout)] == [(id, "running")]
+        collected = await command(environment, tmp_path, "collect", id[:-1], *here, "--format", "json")
+        assert collected.returncode == 1, collected.stderr
+        told = json.loads(collected.stdout)
+        assert (told["run"]["id"], told["run"]["status"]) == (id, "succeeded")
+        assert len(told["findings"]) == told["run"]["findings"] > 0
+        shown = await command(environment, tmp_path, "show", id, *here)
+        assert "Carried out by here." in shown.stdout
+        again = await command(environment, tmp_path, "collect", id, *here)
+        assert again.returncode == 2
+        assert "fetched already" in again.stderr
+        refused = await command(environment, tmp_path, "review", *here, "--detach", "--output", "report.txt")
+        assert refused.returncode == 2
+        assert "outpost-lsp collect" in refused.stderr
+        assert len(face.engine.placed) == 1

@@ -99,7 +99,7 @@ class Cluster:
         tokens.write_text(f"{TOKEN}\n{OTHER_TOKEN}\n")
         self.start(
             "face", "outpost-lsp", "face", "--ray", "127.0.0.1:6379", "--listen", f"127.0.0.1:{self.port}",
-            "--token-file", str(tokens),
+            "--token-file", str(tokens), "--directory", str(self.folder / "kept"),
         )  # fmt: skip
         self.until_log("face", "the face answers")
 

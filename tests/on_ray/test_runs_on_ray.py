@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from outpost_lsp.domain.run import ReviewScope
+from outpost_lsp.service.detached import detached_run, start_detached
 from outpost_lsp.service.results import diff
 from outpost_lsp.service.signals import Question, Signal
 from outpost_lsp.storage.journal import read_journal
@@ -142,3 +143,19 @@ def _stores(cluster: Cluster) -> list[Path]:
 
 def _holds(pack: Path, commit: str) -> bool:
     return bytes.fromhex(commit) in pack.with_suffix(".idx").read_bytes()
+
+
+async def test_a_review_that_was_left_is_fetched_when_its_process_is_gone(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    cluster.scripted("Nothing found.")
+    workspace = await office.workspace(project, cluster.settings())
+    planned = await office.outpost.plan_review(workspace, ReviewScope())
+    left = await start_detached(office.outpost, planned, ReviewScope()).wait()
+    assert (left.status, left.error) == ("running", None)
+    await eventually(lambda: bool(cluster.model.requests) and not processes("ray::JobActor"))
+    detached = detached_run(office.outpost, workspace, left)
+    assert await detached.ended()
+    run = await detached.fetch().wait()
+    assert (run.status, run.error, run.text) == ("succeeded", None, "Nothing found.")
+    await eventually(lambda: not list((cluster.folder / "kept").rglob("*.job")))

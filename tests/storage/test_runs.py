@@ -174,6 +174,16 @@ def test_U_14_a_run_whose_process_was_killed_is_interrupted(store: RunStore, sta
     assert store.mark_interrupted() == ()
 
 
+def test_a_run_that_goes_on_elsewhere_is_no_dead_processs_until_somebody_here_takes_it_up(store: RunStore) -> None:
+    run = a_run(status="running")
+    store.save_elsewhere(run)
+    assert RunStore(store.folder).mark_interrupted() == ()
+    assert store.load(run.id) == run
+    store.save(run)
+    value = json.loads((store.folder / f"{run.id}.json").read_text())
+    assert value["owner"]["pid"] == os.getpid()
+
+
 def test_LOCK_05_a_reused_process_id_does_not_keep_a_run_alive(store: RunStore) -> None:
     run = a_run(status="running")
     store.save(run)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from outpost_lsp.cluster.face import Face, LostJobError, Placed
 from outpost_lsp.cluster.hosting import HostedJob
+from outpost_lsp.cluster.keeping import KeptJob, KeptJobs
 from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.service.job_worker import JobWorker
@@ -31,6 +32,7 @@ class PlacedHere:
         self.hosted = hosted
         self._folder = folder
         self.lost = asyncio.Event()
+        self.forget = lambda: None
 
     async def take_base(self, pack: bytes) -> None:
         file = self._folder / f"{self.hosted.job.id}.pack"
@@ -60,7 +62,19 @@ class PlacedHere:
         return self.hosted.result_pack()
 
     async def cancel(self) -> None:
-        await self.hosted.cancel()
+        if await self.hosted.cancel():
+            self.forget()
+
+
+class KeptHere(KeptJob):
+    """What a detached job of this process left."""
+
+    def __init__(self, engine: EngineHere, owner: str, id: str, lines: bytes, pack: bytes) -> None:
+        super().__init__(lines, pack)
+        self._forget = lambda: engine.kept.remove(owner, id)
+
+    async def cancel(self) -> None:
+        self._forget()
 
 
 class EngineHere:
@@ -70,22 +84,36 @@ class EngineHere:
         self._worker = worker
         self._folder = folder
         self.jobs: dict[tuple[str, str], PlacedHere] = {}
+        self.kept = KeptJobs(folder / "kept")
         self.placed: list[JobRecord] = []
         self.deltas: list[bytes] = []
         self.ended: list[str] = []
 
     async def place(self, record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
-        if (owner, job.id) in self.jobs:
+        if (owner, job.id) in self.jobs or self.kept.get(owner, job.id) is not None:
             return
         self.placed.append(job)
         self.deltas.append(delta)
-        hosted = HostedJob(
-            self._worker, job, delta, place="here", gone=lambda: self.ended.append(job.id), collected_s=0.2
-        )
-        self.jobs[owner, job.id] = PlacedHere(hosted, self._folder)
+
+        async def keep(lines: bytes, pack: bytes) -> bool:
+            return self.kept.put(owner, job.id, lines, pack)
+
+        def gone() -> None:
+            self.ended.append(job.id)
+            if job.detach:
+                # As an actor's process ends.
+                del self.jobs[owner, job.id]
+
+        hosted = HostedJob(self._worker, job, delta, place="here", gone=gone, keep=keep, collected_s=0.2)
+        placed = self.jobs[owner, job.id] = PlacedHere(hosted, self._folder)
+        placed.forget = lambda: self.kept.remove(owner, job.id)
 
     async def find(self, id: str, owner: str) -> Placed | None:
-        return self.jobs.get((owner, id))
+        placed = self.jobs.get((owner, id))
+        if placed is not None:
+            return placed
+        kept = self.kept.get(owner, id)
+        return None if kept is None else KeptHere(self, owner, id, *kept)
 
     async def capacity(self) -> tuple[int, int]:
         return 4, 4
