@@ -18,6 +18,7 @@ import anyio
 from outpost_lsp.domain.job import MOST_RECORD_BYTES, JobEvent, JobRecord
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.gate import Answer
+from outpost_lsp.service.job_bases import JobBase
 from outpost_lsp.service.job_worker import JobWorker, RunningJob
 
 Keep = Callable[[bytes, bytes], Awaitable[bool]]
@@ -46,6 +47,7 @@ class HostedJob:
         delta: bytes,
         *,
         place: str,
+        owner: str = "",
         gone: Callable[[], None],
         keep: Keep | None = None,
         collected_s: float = _COLLECTED_S,
@@ -53,6 +55,7 @@ class HostedJob:
         self.job = job
         self._worker = worker
         self._place = place
+        self._owner = owner
         self._gone = gone
         self._collected_s = collected_s
         self._keep = keep if job.detach else None
@@ -64,6 +67,7 @@ class HostedJob:
         self._first_read = asyncio.Event()
         self._collected = asyncio.Event()
         self._readers = 0
+        self._lacking: JobBase | None = None
         self._base = asyncio.Event()
         self._handed_at = 0.0
         self._read_at = _now()
@@ -72,8 +76,9 @@ class HostedJob:
 
     async def take_base(self, pack: Path) -> None:
         """Take the base that was asked for."""
-        await self._worker.take_base(self.job, pack)
-        self._base.set()
+        if self._lacking is not None:
+            await self._lacking.take(pack)
+            self._base.set()
 
     async def events(self, after: int, wait_s: float) -> list[bytes]:
         """The lines after the event of that number, as soon as there are any; none after `wait_s` of silence."""
@@ -136,12 +141,14 @@ class HostedJob:
         try:
             if not self.job.detach:
                 await self._first_read.wait()
-            if await self._worker.lacks(self.job):
-                running.emit("base-needed", {})
-                async with asyncio.timeout(_BASE_S):
-                    await self._base.wait()
-            running.emit("started", {"worker": self._place})
-            result, self._pack = await running.run(delta)
+            async with self._worker.base(self._owner, self.job) as base:
+                if await base.lacks():
+                    self._lacking = base
+                    running.emit("base-needed", {})
+                    async with asyncio.timeout(_BASE_S):
+                        await self._base.wait()
+                running.emit("started", {"worker": self._place})
+                result, self._pack = await running.run(delta, base)
         except asyncio.CancelledError:
             running.emit("cancelled", {})
         except TimeoutError:

@@ -99,7 +99,7 @@ class JobActor:
             user_file=Path(configured) if configured else None,
             can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
         )
-        return HostedJob(worker, self._job, self._delta, place=_place(), gone=_end, keep=self._kept)
+        return HostedJob(worker, self._job, self._delta, place=_place(), owner=self._owner, gone=_end, keep=self._kept)
 
     async def _take_base(self, file: Path) -> None:
         await (await self._hosted()).take_base(file)

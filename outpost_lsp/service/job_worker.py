@@ -8,11 +8,10 @@ Whoever receives jobs (a worker's process) makes one `JobWorker`; it knows nothi
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -38,19 +37,18 @@ from outpost_lsp.harness.steering import ANYONE, Steering
 from outpost_lsp.reviews.scope import exclusion
 from outpost_lsp.sandbox.environment import allowed_environment
 from outpost_lsp.service.handle import run_error
+from outpost_lsp.service.job_bases import MOST_BASE_BYTES, JobBase, JobBases
 from outpost_lsp.service.job_folders import job_folder, sweep_job_folders
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
-from outpost_lsp.storage.locks import exclusive
-from outpost_lsp.storage.private_files import private_folder
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.tools.findings import FindingScope
 from outpost_lsp.worktrees.git import Repository
-from outpost_lsp.worktrees.portable import has_commit, open_store, pack_delta, store_pack
+from outpost_lsp.worktrees.portable import pack_delta
 from outpost_lsp.worktrees.snapshot import Snapshot
+from outpost_lsp.worktrees.worktree import forget_gone
 
 Tell = Callable[[JobEvent], None]
 _FREQUENT: Final = frozenset(("text-delta", "reasoning", "tool-output"))
-_STORE_S: Final = 600.0
 _QUESTION_S: Final = 300.0
 """How long a permission question waits for its answer; then it is denied."""
 
@@ -62,55 +60,27 @@ class JobWorker:
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], *, user_file: Path | None = None, can_confine: bool = False
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        user_file: Path | None = None,
+        can_confine: bool = False,
+        most_base_bytes: int = MOST_BASE_BYTES,
     ) -> None:
         self._folder = folder
+        self._bases = JobBases(folder / "bases", most_bytes=most_base_bytes)
         self._environment = environment
         self._user_file = user_file
         self._can_confine = can_confine
 
-    async def lacks(self, job: JobRecord) -> bool:
-        """Whether the base of a job has to be brought first."""
-        return not await has_commit(await self._store(job), job.base or job.snapshot)
-
-    async def take_base(self, job: JobRecord, pack: Path) -> None:
-        """Take the base of a job's repository, unless another job of this machine was sooner."""
-        commit = job.base or job.snapshot
-        store = await self._store(job)
-        async with self._alone(job):
-            if not await has_commit(store, commit):
-                await store_pack(store, pack, [commit])
+    def base(self, owner: str, job: JobRecord) -> AbstractAsyncContextManager[JobBase]:
+        """The base of a job's repository, kept as long as it is open; owners share none."""
+        return self._bases.used(owner, job)
 
     def running(self, job: JobRecord, tell: Tell) -> RunningJob:
         """A job that is about to be carried out."""
         return RunningJob(self, job, tell)
-
-    # For running jobs
-
-    async def _store(self, job: JobRecord) -> Repository:
-        folder = self._base_folder(job)
-        async with self._alone(job):
-            return await open_store(folder, sha256=len(job.base or job.snapshot) == 64)
-
-    async def _take_delta(self, store: Repository, job: JobRecord, delta: bytes) -> None:
-        async with self._alone(job):
-            await store_pack(store, delta, job.commits)
-
-    @asynccontextmanager
-    async def _alone(self, job: JobRecord) -> AsyncIterator[None]:
-        """Nobody else changes the job's base meanwhile: the other jobs of this machine are other processes."""
-        folder = self._base_folder(job)
-        await to_thread.run_sync(private_folder, folder)
-        held = exclusive(folder / "lock", wait_s=_STORE_S)
-        await to_thread.run_sync(held.__enter__)
-        try:
-            yield
-        finally:
-            held.__exit__(None, None, None)
-
-    def _base_folder(self, job: JobRecord) -> Path:
-        name = hashlib.sha256(job.needs.repository.encode()).hexdigest()[:20]
-        return self._folder / "bases" / name
 
 
 class RunningJob:
@@ -147,8 +117,8 @@ class RunningJob:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    async def run(self, delta: bytes) -> tuple[JobResult, bytes]:
-        """Carry the job out. The result and its pack; a fault of the run is in the result.
+    async def run(self, delta: bytes, base: JobBase) -> tuple[JobResult, bytes]:
+        """Carry the job out on its base. The result and its pack; a fault of the run is in the result.
 
         Cancelling it stops the agent and whatever it started; what it leaves on disk is removed in any case.
         """
@@ -157,9 +127,9 @@ class RunningJob:
         place = job_folder(jobs, f"{job.id}-{uuid4().hex[:8]}")
         try:
             await to_thread.run_sync(sweep_job_folders, jobs)
-            store = await self._worker._store(job)
-            await self._worker._take_delta(store, job, delta)
-            return await self._carried(store, place)
+            await forget_gone(base.store)
+            await base.take_delta(delta)
+            return await self._carried(base.store, place)
         except OutpostError as error:
             return JobResult(error=run_error(error)), b""
         finally:

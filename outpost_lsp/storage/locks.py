@@ -100,10 +100,23 @@ def exclusive(path: Path, *, wait_s: float = 5.0) -> Iterator[None]:
 
     The kernel frees it when its holder dies, so nothing stale can block.
     """
+    with _kernel_lock(path, fcntl.LOCK_EX, wait_s):
+        yield
+
+
+@contextmanager
+def shared(path: Path, *, wait_s: float = 5.0) -> Iterator[None]:
+    """Hold the same lock together with others: whoever wants it for itself has to wait for all of them."""
+    with _kernel_lock(path, fcntl.LOCK_SH, wait_s):
+        yield
+
+
+@contextmanager
+def _kernel_lock(path: Path, kind: int, wait_s: float) -> Iterator[None]:
     descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + wait_s
-        while not _flock(descriptor):
+        while not _flock(descriptor, kind):
             if time.monotonic() >= deadline:
                 raise OutpostError("conflict", f"{path} stayed locked for {wait_s:g} s", {"lock": str(path)})
             time.sleep(0.002)
@@ -164,9 +177,9 @@ def _stale(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _flock(descriptor: int) -> bool:
+def _flock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

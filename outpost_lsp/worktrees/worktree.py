@@ -193,6 +193,24 @@ async def reap(repository: Repository, directory: Path, *, deadline_s: float = 6
     return found
 
 
+async def forget_gone(repository: Repository) -> None:
+    """Drop the registrations of worktrees whose folder is gone and whose process is dead, wherever they were."""
+    gone = await to_thread.run_sync(_gone, repository)
+    if gone:
+        async with writing(repository):
+            for entry in gone:
+                await to_thread.run_sync(_drop_registration, entry)
+
+
+def _gone(repository: Repository) -> list[Path]:
+    found = []
+    for entry in administrative_directories(repository.common_dir):
+        owner, target = registration.owner_of(entry), registered_directory(entry)
+        if owner is not None and not owner.is_alive and (target is None or not target.exists()):
+            found.append(entry)
+    return found
+
+
 async def _holds(
     repository: Repository, entry: Path, target: Path | None, owner: registration.Owner, deadline_s: float
 ) -> str:

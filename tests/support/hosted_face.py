@@ -104,7 +104,7 @@ class EngineHere:
                 # As an actor's process ends.
                 del self.jobs[owner, job.id]
 
-        hosted = HostedJob(self._worker, job, delta, place="here", gone=gone, keep=keep, collected_s=0.2)
+        hosted = HostedJob(self._worker, job, delta, place="here", owner=owner, gone=gone, keep=keep, collected_s=0.2)
         placed = self.jobs[owner, job.id] = PlacedHere(hosted, self._folder)
         placed.forget = lambda: self.kept.remove(owner, job.id)
 
