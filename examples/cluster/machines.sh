@@ -8,7 +8,7 @@ export RAY_AUTH_MODE=token
 case "${1:-}" in
   head)
     # A machine that falls silent is missed within seconds, not after a minute.
-    export RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=3000 RAY_health_check_failure_threshold=4
+    export RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=2000 RAY_health_check_failure_threshold=3
     exec ray start --head --port=6379 --resources='{"outpost_face": 1}' --include-dashboard=false \
       --disable-usage-stats --block
     ;;

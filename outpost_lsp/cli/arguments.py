@@ -278,6 +278,9 @@ def _add_cluster_commands(commands: Any) -> None:
     worker.add_argument("--slots", metavar="N", type=_count, default=2, help="runs at once (default: 2)")
     worker.add_argument("--shell", action="store_true", help="take runs that need confined commands, too")
     worker.add_argument("--directory", metavar="DIR", help="where repositories' bases are kept (default: the cache)")
+    worker.add_argument(
+        "--bases", metavar="GIB", type=_count, default=20, help="how much of them is kept, in GiB (default: 20)"
+    )
     worker.add_argument("--node-ip-address", metavar="IP", help="how other nodes reach this one")
     face = _command(commands, "face", "answer for a Ray cluster, so that editors and terminals can send runs there")
     face.add_argument("--ray", metavar="ADDRESS", required=True, help="the head of the cluster, HOST:PORT")

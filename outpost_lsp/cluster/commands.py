@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Final, NoReturn
 
-from outpost_lsp.cluster.resources import FOLDER_VARIABLE, SHELL, SLOT
+from outpost_lsp.cluster.resources import BASES_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT
 from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.errors import OutpostError, configuration
 
@@ -39,7 +39,11 @@ def worker(options: argparse.Namespace) -> NoReturn:
     ]
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
-    environment = {**os.environ, FOLDER_VARIABLE: str(_folder(options, "worker"))}
+    environment = {
+        **os.environ,
+        FOLDER_VARIABLE: str(_folder(options, "worker")),
+        BASES_VARIABLE: str(options.bases << 30),
+    }
     os.execve(program, arguments, environment)  # noqa: S606 - it is this process that becomes Ray's
 
 

@@ -7,6 +7,7 @@ ends, which it does by itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -17,16 +18,27 @@ from typing import Any, Final, TypeVar
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from outpost_lsp.cluster.hosting import HostedJob
-from outpost_lsp.cluster.resources import CONFIGURATION_VARIABLE, FOLDER_VARIABLE, KEEPER, NAMESPACE, SHELL, SLOT
+from outpost_lsp.cluster.resources import (
+    BASES_VARIABLE,
+    CONFIGURATION_VARIABLE,
+    FOLDER_VARIABLE,
+    KEEPER,
+    NAMESPACE,
+    SHELL,
+    SLOT,
+)
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.service.job_bases import MOST_BASE_BYTES
 from outpost_lsp.service.job_worker import JobWorker
 
 logger = logging.getLogger(__name__)
 
 _KEEP_S: Final = 60.0
+_TELL_S: Final = 10.0
 
 T = TypeVar("T")
 
@@ -41,6 +53,7 @@ class JobActor:
         self._delta = delta
         self._folder = Path(os.environ.get(FOLDER_VARIABLE) or Path.home() / ".cache" / "outpost" / "worker")
         self._made: asyncio.Future[HostedJob] | None = None
+        self._telling: asyncio.Future[None]
         # Ray's own loop, and its policy, start processes otherwise than those that the product is made for.
         asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
         self._loop = asyncio.SelectorEventLoop()
@@ -97,9 +110,16 @@ class JobActor:
             self._folder,
             dict(os.environ),
             user_file=Path(configured) if configured else None,
+            most_base_bytes=int(os.environ.get(BASES_VARIABLE) or MOST_BASE_BYTES),
             can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
         )
-        return HostedJob(worker, self._job, self._delta, place=_place(), owner=self._owner, gone=_end, keep=self._kept)
+        self._telling = asyncio.ensure_future(asyncio.to_thread(_tell_place, repository_key(self._owner, self._job)))
+        return HostedJob(
+            worker, self._job, self._delta, place=_place(), owner=self._owner, gone=self._leave, keep=self._kept
+        )
+
+    def _leave(self) -> None:
+        self._telling.add_done_callback(lambda _: _end())
 
     async def _take_base(self, file: Path) -> None:
         await (await self._hosted()).take_base(file)
@@ -128,8 +148,11 @@ class JobActor:
             return False
 
 
-def place(record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
-    """Make the actor of a job, unless it is there; it waits for a place when all are taken, then begins."""
+def place(record: bytes, job: JobRecord, delta: bytes, owner: str, node: str | None) -> None:
+    """Make the actor of a job, unless it is there; it waits for a place when all are taken, then begins.
+
+    It goes to `node` where that has a place, else to any other.
+    """
     resources = {SLOT: 1.0, **({SHELL: 1.0} if job.needs.shell else {})}
     actor = JobActor.options(  # type: ignore[attr-defined]
         name=_name(job.id, owner),
@@ -138,6 +161,9 @@ def place(record: bytes, job: JobRecord, delta: bytes, owner: str) -> None:
         get_if_exists=True,
         num_cpus=0,
         resources=resources,
+        scheduling_strategy="DEFAULT"
+        if node is None
+        else NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True),
     ).remote(record, delta, owner)
     actor.begin.remote()
 
@@ -150,6 +176,18 @@ def find(id: str, owner: str) -> Any:
 def _name(id: str, owner: str) -> str:
     # Whoever does not own a job cannot even name it.
     return f"job-{owner}-{id}"
+
+
+def repository_key(owner: str, job: JobRecord) -> str:
+    """What stands for a repository of an owner's."""
+    return f"{owner}/{job.needs.repository}"
+
+
+def _tell_place(repository: str) -> None:
+    """Let the next jobs of a repository know that this node has its base, or is about to."""
+    with contextlib.suppress(ValueError, RayError):
+        keeper = ray.get_actor(KEEPER, namespace=NAMESPACE)
+        ray.get(keeper.went.remote(repository, ray.get_runtime_context().get_node_id()), timeout=_TELL_S)
 
 
 def _keep(owner: str, id: str, lines: bytes, pack: bytes) -> bool:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from outpost_lsp.cluster import job as jobs
 from outpost_lsp.cluster.face import Face, LostJobError, Placed
 from outpost_lsp.cluster.keeping import KeptJob, KeptJobs
+from outpost_lsp.cluster.last_places import LastPlaces
 from outpost_lsp.cluster.resources import FACE, KEEPER, NAMESPACE, SLOT
 from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.domain.job import JobRecord
@@ -34,8 +35,9 @@ class RayEngine:
         """Make the job's actor, unless it is there."""
         if job.detach and await _Kept(owner, job.id).job() is not None:
             return
+        node = await _asked("where", jobs.repository_key(owner, job))
         # Ray's own calls wait for its control store, so none is made by the event loop.
-        await asyncio.to_thread(jobs.place, record, job, delta, owner)
+        await asyncio.to_thread(jobs.place, record, job, delta, owner, node)
 
     async def find(self, id: str, owner: str) -> Placed | None:
         """The job's actor, when it is this owner's."""
@@ -54,10 +56,19 @@ class RayEngine:
 
 @ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=0)
 class Keeper:
-    """Keeps what detached runs left; its folder outlives it."""
+    """Keeps what detached runs left, in a folder that outlives it, and knows where repositories were last."""
 
     def __init__(self, folder: str) -> None:
         self._kept = KeptJobs(Path(folder))
+        self._places = LastPlaces()
+
+    def went(self, repository: str, node: str) -> None:
+        """A job of a repository is on this node."""
+        self._places.went(repository, node)
+
+    def where(self, repository: str) -> str | None:
+        """Where the last job of a repository went."""
+        return self._places.where(repository)
 
     def put(self, owner: str, id: str, lines: bytes, pack: bytes) -> bool:
         """Keep a job."""
@@ -80,18 +91,20 @@ class _Kept:
         self._id = id
 
     async def job(self) -> Placed | None:
-        found = await self._asked("get")
+        found = await _asked("get", self._owner, self._id)
         return None if found is None else _KeptJob(self, *found)
 
     async def remove(self) -> None:
-        await self._asked("remove")
+        await _asked("remove", self._owner, self._id)
 
-    async def _asked(self, name: str) -> Any:
-        try:
-            keeper = await asyncio.to_thread(ray.get_actor, KEEPER, namespace=NAMESPACE)
-        except ValueError:
-            return None
-        return await getattr(keeper, name).remote(self._owner, self._id)
+
+async def _asked(name: str, *arguments: str) -> Any:
+    """What the keeper answers; nothing where there is none."""
+    try:
+        keeper = await asyncio.to_thread(ray.get_actor, KEEPER, namespace=NAMESPACE)
+    except ValueError:
+        return None
+    return await getattr(keeper, name).remote(*arguments)
 
 
 class _KeptJob(KeptJob):

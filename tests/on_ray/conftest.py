@@ -34,6 +34,8 @@ OTHER_TOKEN = "token-of-the-ray-tests-2"
 CANARY = "canary-of-the-worker-4711"
 WORKERS = ("w1", "w2")
 SLOTS = 8
+SHELLS = 4
+"""Places for runs with commands: on the first worker only."""
 PATIENCE_S = 180.0
 PROGRAMS = Path(sys.executable).parent
 
@@ -82,14 +84,15 @@ class Cluster:
             "--resources", json.dumps({"outpost_face": 1}), "--include-dashboard=false", "--disable-usage-stats",
             f"--temp-dir={self.folder / 'ray'}", "--block",
             # So that a machine that falls silent is missed sooner than in a minute (docs/cluster.md).
-            RAY_health_check_period_ms="1000", RAY_health_check_timeout_ms="3000",
-            RAY_health_check_failure_threshold="4",
+            RAY_health_check_period_ms="1000", RAY_health_check_timeout_ms="2000",
+            RAY_health_check_failure_threshold="3",
         )  # fmt: skip
         self.until_log("head", "Ray runtime started")
 
     def start_worker(self, name: str) -> None:
         self.start(
-            name, "outpost-lsp", "worker", "--ray", "127.0.0.1:6379", "--slots", "4", "--shell",
+            name, "outpost-lsp", "worker", "--ray", "127.0.0.1:6379", "--slots", "4",
+            *(("--shell",) if name == WORKERS[0] else ()),
             "--node-ip-address", "127.0.0.1", "--directory", str(self.folder / name),
             OUTPOST_CONFIG=str(self.operator), CANARY_KEY=CANARY,
         )  # fmt: skip
@@ -101,6 +104,8 @@ class Cluster:
             "face", "outpost-lsp", "face", "--ray", "127.0.0.1:6379", "--listen", f"127.0.0.1:{self.port}",
             "--token-file", str(tokens), "--directory", str(self.folder / "kept"),
         )  # fmt: skip
+
+    def until_face(self) -> None:
         self.until_log("face", "the face answers")
 
     def until_log(self, name: str, text: str) -> None:
@@ -197,11 +202,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         running.write_operator()
         try:
             running.start_head()
+            running.start_face()
+            # Until then there is but one node that it can take for its own.
+            running.until_log("face", "Connected to Ray cluster")
             for name in WORKERS:
                 # One after the other: two that start at once, at one address, take each other for themselves.
                 running.start_worker(name)
                 running.until_log(name, "Ray runtime started")
-            running.start_face()
+            running.until_face()
             running.until_free(SLOTS)
             yield running
         finally:

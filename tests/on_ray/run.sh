@@ -14,7 +14,14 @@ cd "$here/../.."
 export OUTPOST_RAY_TESTS=1 RAY_AUTH_MODE=token RAY_AUTH_TOKEN="${RAY_AUTH_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"
 export RAY_USAGE_STATS_ENABLED=0 PATH="$(dirname "$python"):$PATH"
 isolated=(unshare --net --pid --fork --kill-child --mount-proc)
-[ "$(id -u)" -eq 0 ] || isolated+=(--user --map-root-user)
+# Root may do so where it is the machine's own; anybody may where user namespaces are allowed.
+"${isolated[@]}" true 2>/dev/null || isolated+=(--user --map-root-user)
+if ! "${isolated[@]}" true; then
+  echo "$0: this machine allows no network namespace (unshare --net, or with --user), which these tests need;" \
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)" \
+    "or run as root" >&2
+  exit 1
+fi
 program=(-m pytest tests/on_ray -p no:cacheprovider "$@")
 if [[ "${1:-}" == *.py ]]; then
   module="${1%.py}"

@@ -11,7 +11,7 @@ from outpost_lsp.service.results import diff
 from outpost_lsp.service.signals import Question, Signal
 from outpost_lsp.storage.journal import read_journal
 from tests.cluster.conftest import Office
-from tests.on_ray.conftest import SLOTS, WORKERS, Cluster, eventually, processes, running
+from tests.on_ray.conftest import SHELLS, SLOTS, WORKERS, Cluster, eventually, processes, running
 from tests.support.model_answers import Answer
 from tests.support.repositories import RealRepository
 
@@ -67,10 +67,13 @@ async def test_SO_03_cancelling_ends_commands_and_a_queued_run_never_starts(
     }
     workspace = await office.workspace(project, settings)
     await eventually(lambda: cluster.health()["free"] == SLOTS)
-    handles = [await office.outpost.run_agent(workspace, "worker", "Sleep.") for _ in range(SLOTS + 1)]
-    await eventually(lambda: len(running(mark)) == 2 * SLOTS)
+    handles = [await office.outpost.run_agent(workspace, "worker", "Sleep.") for _ in range(SHELLS + 1)]
+    await eventually(lambda: len(running(mark)) == 2 * SHELLS)
+    await eventually(lambda: [handle.run.status for handle in handles].count("running") == SHELLS)
     [queued] = [handle for handle in handles if handle.run.status != "running"]
+    # There are free slots, but none where commands may be run.
     assert queued.run.status == "queued"
+    assert cluster.health()["free"] == SLOTS - SHELLS
     queued.cancel()
     assert (await queued.wait()).status == "cancelled"
     for handle in handles:
@@ -78,7 +81,7 @@ async def test_SO_03_cancelling_ends_commands_and_a_queued_run_never_starts(
     for handle in handles:
         assert (await handle.wait()).status == "cancelled"
     await eventually(lambda: not processes(mark))
-    assert len(cluster.model.requests) == SLOTS
+    assert len(cluster.model.requests) == SHELLS
     await eventually(lambda: cluster.health()["free"] == SLOTS)
 
 
@@ -109,7 +112,7 @@ async def test_SO_07_a_person_steers_and_answers_and_what_was_changed_is_applied
     assert [each.file.path for each in (await diff(workspace, run)).files] == ["new/b.txt"]
 
 
-async def test_SO_08_a_base_goes_once_to_each_node_and_a_delta_after_it(
+async def test_SO_08_a_base_goes_once_to_each_node_a_delta_after_it_and_runs_go_where_it_is(
     cluster: Cluster, office: Office, project: RealRepository
 ) -> None:
     project.write(".gitignore", "*.secret\n")
@@ -120,17 +123,29 @@ async def test_SO_08_a_base_goes_once_to_each_node_and_a_delta_after_it(
             when={"results": 0},
             times=0,
         ),
-        Answer(text="Done.", when={"results": 2}, times=0),
+        Answer(text="Done.", when={"results": 2}, times=3),
+        Answer(silent=True, when={"results": 2}, times=0),
     )
     workspace = await office.workspace(project, cluster.settings())
     known = set(_stores(cluster))
-    for number in range(4):
+    for number in range(3):
+        await eventually(lambda: cluster.health()["free"] == SLOTS)
         unsaved = {"b.py": f"x = 'unsaved {number}'\n"}
         handle = await office.outpost.run_agent(workspace, "reviewer", f"Number {number}.", unsaved=unsaved)
         assert (await handle.wait()).error is None
         assert f"unsaved {number}" in str(cluster.model.requests[-1].json["messages"])
+    # The next one goes where the base is, as long as there is a place.
+    assert len(set(_stores(cluster)) - known) == 1
+    await eventually(lambda: cluster.health()["free"] == SLOTS)
+    many = SLOTS // len(WORKERS) + 1
+    handles = [await office.outpost.run_agent(workspace, "reviewer", f"Also {number}.") for number in range(many)]
+    await eventually(lambda: len(cluster.model.requests) == 2 * (3 + many))
+    for handle in handles:
+        handle.cancel()
+    for handle in handles:
+        assert (await handle.wait()).status == "cancelled"
     stores = set(_stores(cluster)) - known
-    assert 1 <= len(stores) <= len(WORKERS)
+    assert len(stores) == len(WORKERS)
     for store in stores:
         assert len([pack for pack in store.glob("*.pack") if _holds(pack, project.head)]) == 1
     # Packs are compressed, so the worker's agent is asked instead.

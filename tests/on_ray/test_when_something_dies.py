@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from outpost_lsp.domain.job import JobRecord
+from outpost_lsp.domain.job import JobNeeds, JobRecord
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.remote.http import RemoteExecutor
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
 from tests.cluster.conftest import Office
-from tests.on_ray.conftest import SLOTS, TOKEN, Cluster, eventually, parent, processes, running
+from tests.on_ray.conftest import SHELLS, SLOTS, TOKEN, Cluster, eventually, parent, processes, running
 from tests.support.model_answers import Answer
 from tests.support.repositories import RealRepository
 
+UNREAD = int(os.environ.get("OUTPOST_UNREAD_RUNS", SHELLS + 2))
+"""A hundred takes minutes: each has a process for a moment."""
 WORDS = " ".join(f"word{number}" for number in range(300))
 
 
@@ -126,7 +128,8 @@ async def test_SO_05_a_face_that_is_killed_and_started_again_loses_and_doubles_n
     await eventually(lambda: "word20 " in shown(workspace, handle))
     kill(cluster.processes["face"].pid, *processes("ray::ServeReplica"), *processes("ray::ProxyActor"))
     cluster.processes["face"].wait()
-    starting = asyncio.ensure_future(asyncio.to_thread(cluster.start_face))
+    cluster.start_face()
+    starting = asyncio.ensure_future(asyncio.to_thread(cluster.until_face))
     run = await handle.wait()
     await starting
     assert run.error is None
@@ -141,9 +144,15 @@ async def test_SO_11_runs_that_nobody_reads_never_begin_and_free_their_places(
     cluster.scripted(Answer(text="Done.", times=0))
     await eventually(lambda: cluster.health()["free"] == SLOTS)
     executor = RemoteExecutor(cluster.url, lambda: TOKEN, submit_s=60.0)
-    for number in range(SLOTS + 2):
+    for number in range(UNREAD):
         job = JobRecord(
-            id=f"unread-{number}", kind="dispatch", agent="reviewer", brief="Wait.", snapshot=project.head, lease_s=1
+            id=f"unread-{number}",
+            kind="dispatch",
+            agent="reviewer",
+            brief="Wait.",
+            snapshot=project.head,
+            lease_s=1,
+            needs=JobNeeds(shell=True),
         )
         await executor.submit(job, b"", NoBase())
     await executor.aclose()
@@ -173,7 +182,9 @@ async def test_SO_04_a_run_on_a_machine_that_freezes_is_interrupted_in_time(
     try:
         began = time.monotonic()
         run = await handle.wait()
-        assert time.monotonic() - began < 60
+        noticed_s = time.monotonic() - began
+        print(f"noticed after {noticed_s:.1f} s")
+        assert noticed_s < 30
         assert run.status == "interrupted"
         assert len(cluster.model.requests) == 1
     finally:
