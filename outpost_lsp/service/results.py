@@ -64,9 +64,11 @@ class ApplyOutcome:
     needs_own_accept: tuple[str, ...] = ()
 
 
-async def keep_result(workspace: Workspace, run_id: str, worktree: Repository, snapshot: str) -> ChangeSet:
-    """Freeze what a worktree holds, save it outside the repository, and remember where it is."""
-    changes = await freeze(worktree, snapshot)
+async def keep_result(
+    workspace: Workspace, run_id: str, worktree: Repository, snapshot: str, frozen: ChangeSet | None = None
+) -> ChangeSet:
+    """Freeze what a worktree holds if that was not done, save it outside the repository, and remember where it is."""
+    changes = frozen or await freeze(worktree, snapshot)
     if not changes.is_empty:
         await save_bundle(worktree, changes, _bundle(workspace, run_id))
         known = workspace.runs.details(run_id) | {"snapshot": snapshot, "result": changes.commit}

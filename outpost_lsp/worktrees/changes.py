@@ -17,6 +17,7 @@ import anyio
 from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
+from outpost_lsp.worktrees.nested import with_nested_files
 from outpost_lsp.worktrees.private_index import private_index, writing
 from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_name, tree_of
 from outpost_lsp.worktrees.working_tree import Scan, named, scan_paths, scan_working_tree
@@ -177,7 +178,9 @@ async def _frozen(
     else:
         base = ground = await tree_name(worktree, snapshot_commit)
         scan = await scan_paths(worktree, ground, touched)
+    scan, said = await with_nested_files(worktree, scan, base, ground)
     tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62)
+    notes += said
     paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
     if tree == base:
         return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes), paths
