@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
+from outpost_lsp.domain.landing import is_unfinished
 from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.index_file import write_index
 from outpost_lsp.worktrees.objects import Entry
@@ -181,6 +182,8 @@ def _parse(listing: bytes) -> Scan:
             case b"# " if line.startswith(b"# branch.oid "):
                 oid = line.removeprefix(b"# branch.oid ")
                 head = "" if oid == b"(initial)" else oid.decode("ascii")
+            case b"? " if is_unfinished(line[2:]):
+                continue  # A process that was killed left it: what was written there had not been acknowledged.
             case b"? ":
                 others[b"nested" if line.endswith(b"/") else b"untracked"].append(line[2:])
             case b"! ":

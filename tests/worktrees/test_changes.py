@@ -95,6 +95,20 @@ async def test_SNAP_05_a_repository_of_its_own_that_an_agent_made_is_part_of_the
     await worktree.close(keep=False)
 
 
+async def test_REL_01_a_file_that_a_killed_process_was_just_writing_is_no_change(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    (repository.path / ".outpost-0123456789abcdef.old").write_text("of an apply\n")
+    worktree = await opened(repository, tmp_path / "trees")
+    (worktree.directory / ".outpost-0123456789abcdef.tmp").write_text("half a fi")
+    (worktree.directory / "new").mkdir()
+    (worktree.directory / "new" / ".outpost-fedcba9876543210.tmp").write_text("")
+    assert (await worktree.changes()).is_empty
+    (worktree.directory / ".outpost-notes.tmp").write_text("an agent's\n")
+    assert [file.path for file in (await worktree.changes()).files] == [".outpost-notes.tmp"]
+    await worktree.close(keep=False)
+
+
 async def test_SNAP_05_a_repository_of_its_own_without_files_is_no_empty_result(
     repository: RealRepository, tmp_path: Path
 ) -> None:
