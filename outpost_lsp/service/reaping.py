@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.service.results import change_count, keep_result
+from outpost_lsp.service.results import change_count, keep_result, let_go
 from outpost_lsp.worktrees.plain_folder import copy_of_plain_folder, reap_plain_folders
+from outpost_lsp.worktrees.registration import processes_in
 from outpost_lsp.worktrees.scratch import sweep_scratch
 from outpost_lsp.worktrees.worktree import Leftover, reap
 
@@ -52,8 +53,13 @@ def _sweep_homes(workspace: Workspace) -> None:
 
 
 async def _keep_interrupted(workspace: Workspace, leftover: Leftover) -> None:
-    """Freeze what a run had changed when its process died, so that it can be applied or discarded."""
+    """Freeze what a run had changed when its process died, so that it can be applied or discarded if it was not."""
     run = workspace.runs.load(leftover.run_id)
+    if run is not None and run.disposition in ("applied", "discarded"):
+        # It was decided, and the process died before the worktree went.
+        if not await to_thread.run_sync(processes_in, leftover.directory):
+            await let_go(workspace, run.id)
+        return
     if run is None or run.changes is not None or not run.is_finished:
         return
     if workspace.has_repository:
@@ -64,4 +70,5 @@ async def _keep_interrupted(workspace: Workspace, leftover: Leftover) -> None:
         return
     changes = await keep_result(workspace, run.id, view, leftover.base)
     if not changes.is_empty:
-        workspace.change_run(run.id, changes=change_count(changes), disposition="pending")
+        notes = tuple(dict.fromkeys((*run.notes, *changes.notes)))
+        workspace.change_run(run.id, changes=change_count(changes), disposition="pending", notes=notes)

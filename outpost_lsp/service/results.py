@@ -248,6 +248,11 @@ def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersio
 async def _settle(workspace: Workspace, run_id: str, disposition: Disposition) -> None:
     """Record what became of the changes, then let go of the worktree; the bundle stays, so that it can be reopened."""
     workspace.change_run(run_id, disposition=disposition)
+    await let_go(workspace, run_id)
+
+
+async def let_go(workspace: Workspace, run_id: str) -> None:
+    """Remove the worktree of a run whose changes were applied or discarded."""
     if not workspace.has_repository:
         repository = _repository(workspace, run_id)
         for place in (repository.top, repository.git_dir):
