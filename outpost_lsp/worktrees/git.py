@@ -27,7 +27,6 @@ from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening
 from outpost_lsp.worktrees.child import see_through
-from outpost_lsp.worktrees.children import watch_by_descriptor
 from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
 
 __all__ = [
@@ -242,7 +241,6 @@ def _start(
 
 
 async def _start_to_talk(arguments: Sequence[str], variables: Mapping[str, str], directory: Path) -> Process:
-    watch_by_descriptor()
     starting = asyncio.ensure_future(
         anyio.open_process(
             ["git", *arguments],

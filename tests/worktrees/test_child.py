@@ -1,16 +1,22 @@
-"""What a process is given, what is kept of it, and that its end is seen, whatever the system offers to see it by."""
+"""What a process is given, what is kept of it, and that its end is seen, whatever the system offers to see it by;
+no thread waits, and an application's own way of waiting is left alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import anyio
 import pytest
 
 from outpost_lsp.worktrees.child import see_through
+from outpost_lsp.worktrees.git import find_repository, run_git
+from tests.support.repositories import make_repository
 
 
 def started(program: str, *, has_input: bool = False) -> subprocess.Popen[bytes]:
@@ -87,6 +93,48 @@ async def test_nothing_is_left_of_one_that_is_ended(how: str) -> None:
     with anyio.fail_after(60):
         while in_session(process.pid):  # A killed process is there until it has its turn to die.
             await anyio.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors of processes are Linux's")
+async def test_no_thread_waits_for_a_git_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = await find_repository(make_repository(tmp_path / "repository", {"a": "a\n"}).path)
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(run_git, repository, ["rev-parse", "HEAD"])
+    assert not [name for name in started if name.startswith("waitpid")]
+
+
+async def test_the_status_and_the_output_are_the_processes_own(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "repository", {"a": "a\n"})
+    repository = await find_repository(made.path)
+    head, missing = await asyncio.gather(
+        run_git(repository, ["rev-parse", "HEAD"]), run_git(repository, ["cat-file", "-e", "0" * 40])
+    )
+    assert (head.status, head.stdout.decode().strip()) == (0, made.head)
+    assert missing.status == 1
+
+
+@pytest.mark.parametrize("chosen", ["", "class Own(Default): pass\nasyncio.set_event_loop_policy(Own())\n"])
+def test_the_ways_of_the_application_are_left_alone(chosen: str) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "Default = asyncio.DefaultEventLoopPolicy\n"
+        f"{chosen}"
+        "from outpost_lsp.worktrees.git import git_version\n"
+        "assert asyncio.run(git_version())\n"
+        "if sys.version_info < (3, 12):\n"
+        "    watcher = asyncio.get_event_loop_policy().get_child_watcher()\n"
+        "    assert type(watcher) is asyncio.ThreadedChildWatcher, watcher\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 
 
 def in_session(leader: int) -> list[str]:
