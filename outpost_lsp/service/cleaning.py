@@ -81,6 +81,8 @@ async def dead_worktrees(workspace: Workspace) -> tuple[list[Leftover], list[Pat
         run = workspace.runs.load(owner.run_id)
         if run is not None and run.disposition == "pending":
             continue
+        if not await to_thread.run_sync(folder.parent.is_dir):
+            continue  # Made under other settings, on a disk that is not there now: not to know counts as changed.
         if not await to_thread.run_sync(folder.is_dir):
             found.append(Leftover("worktree", owner.run_id, folder, "its folder is gone"))
         elif run is not None and run.disposition in _SETTLED and not await to_thread.run_sync(processes_in, folder):

@@ -177,12 +177,18 @@ async def remove_worktree(repository: Repository, directory: Path) -> None:
 
 
 async def reap(repository: Repository, directory: Path, *, deadline_s: float = 60.0) -> Sequence[Leftover]:
-    """Clear what dead processes left of this repository in the folder of worktrees, and tell what was kept and why."""
+    """Clear what dead processes left of this repository in the folder of worktrees, and tell what was kept and why.
+
+    Another folder that worktrees went to before is found by git's registrations; there only what is certainly ours is
+    looked at, and a folder that is away (a disk that is not mounted) is left for later.
+    """
     found = []
     for entry in await to_thread.run_sync(administrative_directories, repository.common_dir):
         owner = registration.owner_of(entry)
         target = registered_directory(entry)
-        if owner is None or owner.is_alive or (target is not None and target.parent != directory):
+        if owner is None or owner.is_alive:
+            continue
+        if target is not None and target.parent != directory and not _is_of(owner, target, entry):
             continue
         reason = await _holds(repository, entry, target, owner, deadline_s)
         place = target or directory / owner.run_id
@@ -253,6 +259,19 @@ def prepare_place(directory: Path, run_id: str) -> Path:
     return target
 
 
+def _is_of(owner: registration.Owner, target: Path, entry: Path) -> bool:
+    """Whether a worktree in a folder that is not today's is the one that its registration speaks of."""
+    if target.name != owner.run_id or not target.parent.is_dir():
+        return False
+    try:
+        words = (target / ".git").read_bytes().rstrip(b"\n").partition(b"gitdir: ")
+    except FileNotFoundError:
+        return not os.path.lexists(target)
+    except OSError:
+        return False
+    return not words[0] and Path(os.path.normpath(target / os.fsdecode(words[2]))) == entry
+
+
 def _administrative(repository: Repository, directory: Path) -> Path | None:
     entries = administrative_directories(repository.common_dir)
     return next((entry for entry in entries if registered_directory(entry) == directory), None)
@@ -283,5 +302,7 @@ def _drop_registration(entry: Path) -> None:
 
 def sweep(trash: Path) -> None:
     """Delete what earlier processes left in a trash."""
+    if trash.is_symlink():
+        return
     for place in trash.glob("*"):
         shutil.rmtree(place, ignore_errors=True)
