@@ -76,6 +76,8 @@ class Worktree:
     notes: tuple[str, ...] = ()
     companions: tuple[Path, ...] = ()
     """Folders that go when the worktree goes."""
+    hold: registration.Hold | None = None
+    """Shows that it is in use to processes that cannot see this one."""
     on_demand: OnDemand | None = None
     """Where the files come from that are not laid out yet; `None` for a worktree that was checked out whole."""
     is_closed: bool = field(default=False, init=False)
@@ -105,6 +107,8 @@ class Worktree:
         self.is_closed = True
         if self.on_demand is not None:
             await self.on_demand.aclose()
+        if self.hold is not None:
+            self.hold.close()
         if keep:
             return
         await remove_worktree(self.origin, self.directory)
@@ -151,10 +155,11 @@ async def open_worktree(
     try:
         _, lazily = await both(register, is_on_demand)
         view = repository.linked(target)
+        hold = await to_thread.run_sync(registration.Hold, view.git_dir)
         if lazily:
             on_demand = OnDemand(view, repository, commit, tree)
             await on_demand.begin()
-            return Worktree(on_demand.view, repository, target, commit, run_id, on_demand=on_demand)
+            return Worktree(on_demand.view, repository, target, commit, run_id, hold=hold, on_demand=on_demand)
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
         if checkout.status != 0:
             raise failed(["checkout"], checkout)
@@ -163,7 +168,7 @@ async def open_worktree(
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
             await remove_worktree(repository, target)
         raise
-    return Worktree(view, repository, target, commit, run_id, notes)
+    return Worktree(view, repository, target, commit, run_id, notes, hold=hold)
 
 
 async def remove_worktree(repository: Repository, directory: Path) -> None:
