@@ -219,6 +219,8 @@ async def holds(view: Repository, owner: registration.Owner, *, deadline_s: floa
         return ""
     if await to_thread.run_sync(registration.processes_in, view.top):
         return "a process works in it"
+    if await to_thread.run_sync(_is_just_registered, view):
+        return ""
     try:
         head = await run_git(view, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
         if head.status != 0 or head.stdout.decode("ascii").strip() != owner.base:
@@ -297,7 +299,17 @@ def discard(folder: Path) -> None:
     threading.Thread(target=shutil.rmtree, args=(place, True), name="outpost-trash", daemon=True).start()
 
 
+def _is_just_registered(view: Repository) -> bool:
+    """Whether a worktree never had a file: its process died while git registered it, perhaps before it had a HEAD."""
+    return not (view.git_dir / "index").exists() and {place.name for place in view.top.iterdir()} <= {".git"}
+
+
 def _drop_registration(entry: Path) -> None:
+    # The words that say whose it is go last, for whoever comes after a process that dies in between.
+    (entry / "gitdir").unlink(missing_ok=True)
+    for place in [*entry.glob("*")]:
+        if place.name != "locked":
+            shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
     shutil.rmtree(entry, ignore_errors=True)
     try:
         entry.parent.rmdir()

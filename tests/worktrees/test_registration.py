@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,25 @@ def test_a_hold_of_what_is_gone_holds_nothing_and_can_be_closed_twice(tmp_path: 
 def test_a_lock_of_somebody_else_has_no_owner(tmp_path: Path, text: str) -> None:
     (tmp_path / "locked").write_text(text)
     assert owner_of(tmp_path) is None
+
+
+async def test_REL_01_a_worktree_that_died_while_git_registered_it_holds_nothing(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    worktree = await opened(repository, tmp_path / "trees")
+    as_if_made_elsewhere(worktree, world="")
+    for name in ("HEAD", "index"):
+        (worktree.repository.git_dir / name).unlink()
+    for place in worktree.directory.iterdir():
+        if place.name != ".git":
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    assert [each.state for each in await reap(worktree.origin, (tmp_path / "trees").resolve())] == ["removed"]
+    assert not (repository.path / ".git" / "worktrees").exists()
+
+
+async def test_SNAP_07_files_without_a_head_are_kept(repository: RealRepository, tmp_path: Path) -> None:
+    worktree = await opened(repository, tmp_path / "trees")
+    as_if_made_elsewhere(worktree, world="")
+    for name in ("HEAD", "index"):
+        (worktree.repository.git_dir / name).unlink()
+    assert [each.state for each in await reap(worktree.origin, (tmp_path / "trees").resolve())] == ["kept"]
