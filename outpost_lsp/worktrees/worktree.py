@@ -45,7 +45,11 @@ _RETRY_S = 5.0
 _PAUSE_S = 0.05
 _CLEAN_UP_S = 10.0
 _SAFE_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_LOCKED_BY_OTHERS = re.compile(r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref)", re.IGNORECASE)
+_LOCKED_BY_OTHERS = re.compile(
+    r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref|could not create directory of .*worktrees/)",
+    re.IGNORECASE,
+)
+"""The last when somebody took away the empty folder of registrations between git's two steps."""
 
 
 class GitCall(Protocol):
@@ -201,6 +205,7 @@ async def reap(repository: Repository, directory: Path, *, deadline_s: float = 6
             await _clear(repository, entry, target)
         found.append(Leftover(place, owner.run_id, owner.base, "kept" if reason else "removed", reason))
     await to_thread.run_sync(sweep, directory / TRASH)
+    await to_thread.run_sync(_drop_if_empty, repository.common_dir / "worktrees")
     return found
 
 
@@ -311,10 +316,14 @@ def _drop_registration(entry: Path) -> None:
         if place.name != "locked":
             shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
     shutil.rmtree(entry, ignore_errors=True)
+    _drop_if_empty(entry.parent)
+
+
+def _drop_if_empty(registrations: Path) -> None:
     try:
-        entry.parent.rmdir()
+        registrations.rmdir()
     except OSError:
-        return  # Other worktrees are registered.
+        return  # Other worktrees are registered, or none ever was.
 
 
 def sweep(trash: Path) -> None:

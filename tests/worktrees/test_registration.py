@@ -110,6 +110,14 @@ async def test_REL_01_a_worktree_that_died_while_git_registered_it_holds_nothing
     assert not (repository.path / ".git" / "worktrees").exists()
 
 
+async def test_REL_01_an_empty_folder_of_registrations_that_a_killed_process_left_goes(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    (repository.path / ".git" / "worktrees").mkdir()
+    await reap(await find_repository(repository.path), tmp_path / "trees")
+    assert not (repository.path / ".git" / "worktrees").exists()
+
+
 async def test_SNAP_07_files_without_a_head_are_kept(repository: RealRepository, tmp_path: Path) -> None:
     worktree = await opened(repository, tmp_path / "trees")
     as_if_made_elsewhere(worktree, world="")
