@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from outpost_lsp.cli.changes import apply_run
 from outpost_lsp.cli.review import ended_status
@@ -59,7 +60,8 @@ async def _carried(options: argparse.Namespace, start: Start) -> int:
         run = handle.run
         status = ended_status(run)
         if status == DONE and getattr(options, "apply", False) and run.disposition == "pending":
-            status = await apply_run(workspace, run, paths=None, told_to=sys.stderr if options.json else sys.stdout)
+            told_to = sys.stderr if options.json else sys.stdout
+            status = await apply_run(workspace, run, paths=None, told_to=told_to, folder=Path(options.folder))
             run = handle.run
         if options.json:
             print(json.dumps(run_json(run, uri_of), ensure_ascii=False, indent=2))

@@ -236,7 +236,7 @@ def _add_run_commands(commands: Any) -> None:
     diff.add_argument("run", metavar="RUN")
     apply = _command(commands, "apply", "bring a run's changes into your files", options=here)
     apply.add_argument("run", metavar="RUN")
-    apply.add_argument("paths", metavar="PATH", nargs="*", help="only these files, named as `diff` prints them")
+    apply.add_argument("paths", metavar="PATH", nargs="*", help="only these files, relative to where you are")
     apply.add_argument("--quiet", "-q", action="store_true", help="say only what was not applied")
     discard = _command(commands, "discard", "drop a run's changes", options=here)
     discard.add_argument("run", metavar="RUN")

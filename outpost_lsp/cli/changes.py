@@ -7,8 +7,11 @@ reported, never overwritten.
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from outpost_lsp.cli.runs import found_run
@@ -45,13 +48,20 @@ def apply(options: argparse.Namespace) -> int:
 async def _apply(options: argparse.Namespace) -> int:
     async with opened(options) as (_, workspace):
         told_to = None if options.quiet else sys.stdout
+        folder = Path(options.folder)
+        paths = {workspace.relative(folder / path, spelled=path) for path in options.paths}
         return await apply_run(
-            workspace, found_run(workspace, options.run), paths=options.paths or None, told_to=told_to
+            workspace, found_run(workspace, options.run), paths=paths or None, told_to=told_to, folder=folder
         )
 
 
-async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | None, told_to: TextIO | None) -> int:
-    """Apply a run's changes on disk and say what was done, what was not always; the exit status."""
+async def apply_run(
+    workspace: Workspace, run: Run, *, paths: Collection[str] | None, told_to: TextIO | None, folder: Path
+) -> int:
+    """Apply a run's changes on disk and say what was done, what was not always; the exit status.
+
+    `paths` are relative to the top of the repository; what a person is told to type is relative to `folder`.
+    """
     top = workspace.top
 
     async def write(operations: Sequence[FileOperation]) -> bool:
@@ -68,10 +78,16 @@ async def apply_run(workspace: Workspace, run: Run, *, paths: Collection[str] | 
     for path in outcome.needs_own_accept:
         print(
             f"outpost-lsp: {one_line(path)} makes editors, shells or builds act: name it to apply it, "
-            f"outpost-lsp apply {run.id} {path}",
+            f"outpost-lsp apply {run.id} {one_line(_as_typed(top, path, folder))}",
             file=sys.stderr,
         )
     return FAILED if outcome.conflicts else DONE
+
+
+def _as_typed(top: Path, path: str, folder: Path) -> str:
+    """A path of the repository as an argument for somebody who works in `folder`."""
+    relative = os.path.relpath(top.resolve() / path, folder.resolve())
+    return shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
 
 
 def discard(options: argparse.Namespace) -> int:

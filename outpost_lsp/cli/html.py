@@ -15,6 +15,7 @@ from typing import Final
 from outpost_lsp.cli.lanes import Box, Lane, Lanes, lanes_of
 from outpost_lsp.cli.picture import COLOURS, cost_text, duration_text, legend, picture
 from outpost_lsp.cli.progress import call_text, tokens_text
+from outpost_lsp.cli.route_text import route_facts
 from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.run import Run
@@ -196,14 +197,7 @@ def _step(lane: Lane, box: Box, colours: Mapping[str, int]) -> Iterator[str]:
 
 
 def _route_text(route: Route) -> str:
-    why: list[str] = [route.reason]
-    if route.confidence is not None:
-        why.append(f"confidence {route.confidence:.2f}")
-    if route.reported_confidence is not None:
-        why.append(f"{route.reported_confidence:.2f} reported")
-    if route.rule is not None:
-        why.append(f"rule {route.rule}")
-    return f"route {route.choice} ({', '.join(why)}), model {route.model}"
+    return f"route {route.choice} ({', '.join(route_facts(route))}), model {route.model}"
 
 
 def _call(call: ToolCall) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from outpost_lsp.cli.lanes import Box, Branch, Lane, Lanes
 from outpost_lsp.cli.progress import tokens_text
+from outpost_lsp.cli.route_text import route_facts
 from outpost_lsp.domain.finding import SEVERITIES, Severity
 from outpost_lsp.domain.markdown import one_line, visible
 from outpost_lsp.domain.run import Cost
@@ -175,8 +176,7 @@ def cost_text(cost: Cost, *, short: bool = False) -> str:
 def _told(box: Box) -> str:
     parts = [f"step {box.step.index}", tokens_text(box.step.usage), duration_text(box.step.duration_ms)]
     if box.route is not None:
-        confidence = "" if box.route.confidence is None else f", confidence {box.route.confidence:.2f}"
-        parts.insert(1, f"route {box.route.choice} ({box.route.reason}{confidence}), {box.route.model}")
+        parts.insert(1, f"route {box.route.choice} ({', '.join(route_facts(box.route))}), {box.route.model}")
     if box.step.cost is not None:
         parts.append(cost_text(box.step.cost))
     if box.step.tools:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from outpost_lsp.cli.route_text import route_facts
 from outpost_lsp.domain.event import (
     CompactionEvent,
     Event,
@@ -113,11 +114,7 @@ def status_text(run: Run) -> str:
 def route_text(routed: Routed) -> str:
     """A routing selection: label, model, why."""
     event = routed.event
-    facts: list[str] = [] if event.reason == "selected" else [event.reason]
-    if event.confidence is not None:
-        facts.append(f"confidence {event.confidence:.2f}")
-    if event.rule is not None:
-        facts.append(f"rule {event.rule}")
+    facts = route_facts(event)[1 if event.reason == "selected" else 0 :]
     told = f" ({', '.join(facts)})" if facts else ""
     return f"step {event.step}: route {event.choice}, model {event.model.name}{told}"
 

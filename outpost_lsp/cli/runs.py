@@ -14,6 +14,7 @@ from outpost_lsp.cli.lane_text import lane_rows
 from outpost_lsp.cli.lanes import lanes_of
 from outpost_lsp.cli.picture import cost_text, duration_text
 from outpost_lsp.cli.progress import call_text, tokens_text
+from outpost_lsp.cli.route_text import route_facts
 from outpost_lsp.cli.session import opened, run_async
 from outpost_lsp.cli.status import DONE
 from outpost_lsp.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Paint, wants_colour
@@ -133,7 +134,7 @@ def _step(run: Run, step: Step, routes: Sequence[Route], names: dict[str, Subage
     subagent = names.get(step.subagent_id or "")
     who = run.agent if subagent is None else subagent.name
     route = next((one for one in routes if one.step == step.index and one.subagent_id == step.subagent_id), None)
-    routed = "" if route is None else f", route {route.choice} ({route.reason}), {route.model}"
+    routed = "" if route is None else f", route {route.choice} ({', '.join(route_facts(route))}), {route.model}"
     cost = "" if step.cost is None else f", {cost_text(step.cost)}"
     took = duration_text(step.duration_ms)
     yield f"{margin}{paint(who, BOLD)} step {step.index}{routed}, {tokens_text(step.usage)}, {took}{cost}"

@@ -85,13 +85,20 @@ def _row(line: Spending) -> tuple[str, ...]:
     return (
         line.day,
         one_line(line.agent, 40),
-        one_line(line.model, 60) or UNKNOWN,
+        _model_text(line),
         str(len(line.runs)),
         tokens(usage.input),
         tokens(usage.cached),
         tokens(usage.output),
         _cost_text([line]),
     )
+
+
+def _model_text(line: Spending) -> str:
+    """The model that was asked, and behind it those that answered under other names."""
+    name = one_line(line.model, 60) or UNKNOWN
+    answered = ", ".join(one_line(other, 40) for other in sorted(line.answered))
+    return f"{name} (answered: {answered})" if answered else name
 
 
 def _together(lines: Sequence[Spending]) -> str:

@@ -68,7 +68,7 @@ class SandboxSettings(Section):
     """The worktrees that agents work in."""
 
     directory: Text = ""
-    """Where worktrees are; the user's cache folder when empty."""
+    """Where worktrees are; the user's cache folder when empty. What an earlier folder still holds is looked after."""
     uncommitted: Flag = True
     """Whether staged and unstaged changes are in the snapshot."""
     untracked: Flag = True

@@ -108,7 +108,10 @@ class SystemOneDecisionProvider:
             case 404 | 405:
                 return ": check base_url, /systemone is added to it"
             case 413:
-                return ": the state or the questions are over its limits, send a reduced state (`state` of the routing)"
+                return (
+                    ': the state or the questions are over its limits; send a reduced state, `state = "focused"` in the '
+                    "settings of the routing, or a `state` function of the library"
+                )
             case 422:
                 return ": it does not accept the questions, the state or the model as they are"
         return ""

@@ -38,6 +38,7 @@ _LARGE_LINE: Final = 128 * 1024
 _DEATH_S: Final = 2.0
 _GRACE_S: Final = 2.0
 _AUTH_REQUIRED: Final = -32_000
+_METHOD_NOT_FOUND: Final = -32_601
 _QUOTA: Final = re.compile(r"\b429\b|rate.?limit|quota|usage limit|too many requests", re.IGNORECASE)
 _UNAVAILABLE: Final = re.compile(r"\b(?:408|50[0234]|529)\b|overloaded|unavailable|timed? ?out", re.IGNORECASE)
 Result = TypeVar("Result")
@@ -91,9 +92,8 @@ class AcpSession:
             await session.close()
             limit_s = agent.startup_timeout_s
             details = {"unavailable": "it did not start in time"}
-            raise OutpostError(
-                "timeout", f"The agent {agent.name} did not start within {limit_s:g} s.", details
-            ) from error
+            message = f"The agent {agent.name} did not start within {limit_s:g} s. {_how_to_check(agent)}"
+            raise OutpostError("timeout", message, details) from error
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await session.close()
@@ -123,13 +123,16 @@ class AcpSession:
             fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True),
             terminal=self._terminals is not None,
         )
-        answer = await self._asked(
-            self._connection.initialize(
-                protocol_version=acp.PROTOCOL_VERSION,
-                client_capabilities=capabilities,
-                client_info=schema.Implementation(name="outpost", version=__version__),
+        try:
+            answer = await self._asked(
+                self._connection.initialize(
+                    protocol_version=acp.PROTOCOL_VERSION,
+                    client_capabilities=capabilities,
+                    client_info=schema.Implementation(name="outpost", version=__version__),
+                )
             )
-        )
+        except OutpostError as error:
+            raise self._no_agent(error) from error
         if answer.protocol_version != acp.PROTOCOL_VERSION:
             spoken = answer.protocol_version
             raise OutpostError(
@@ -191,6 +194,18 @@ class AcpSession:
             raise OutpostError(
                 "response", f"The agent {self._agent.name} gave an answer that the protocol does not know."
             ) from error
+
+    def _no_agent(self, error: OutpostError) -> OutpostError:
+        """What a failed first message means: most programs that fail there are no agents at all."""
+        if error is self._overflow:
+            return error
+        if error.details.get("code") == _METHOD_NOT_FOUND or error.code == "response":
+            # A program that gives back what it reads, such as `cat`, sends our own refusal of our own question.
+            message = f"The agent {self._agent.name}: {self._agent.command[0]} did not understand the first message."
+            return OutpostError("response", f"{message} {_how_to_check(self._agent)}", error.details)
+        if error.code != "process":
+            return error
+        return OutpostError(error.code, f"{error.message.rstrip()} {_how_to_check(self._agent)}", error.details)
 
     async def _gone(self) -> OutpostError:
         status = await self._process.status(_DEATH_S)
@@ -278,6 +293,16 @@ async def _started(
             raise
         details = {**error.details, "unavailable": "it cannot be started", "status": 127}
         raise OutpostError("process", f"The agent {agent.name}: {error.message}", details) from error
+
+
+def _how_to_check(agent: CliAgent) -> str:
+    program = agent.command[0]
+    asked = '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}'
+    return (
+        f"`command` must start a program that speaks the Agent Client Protocol (ACP) over standard input and output; "
+        f"does {program} do that, with these arguments? Many agents need one, such as --acp. To check, start the command "
+        f"in a terminal and give it this line; an agent answers with a line that holds protocolVersion: {asked}"
+    )
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import ConversationEvent, FinishedEvent, PhaseEvent, ResultEvent, SummaryEvent
 from outpost_lsp.harness.agent import Agent
 from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.harness.context import measure
 from outpost_lsp.harness.gate import Asking, Gate
 from outpost_lsp.harness.loop import Loop
@@ -43,6 +44,7 @@ class BuiltInTurns:
         observation, progress, options = self._observation, self._progress, self._options
         runtime = self._runtime(sandbox, repair=repair)
         started = time.monotonic()
+        await breathe()
         store = store_of(self.agent, runtime)
         memory = await self._memory(store)
         if memory.conversation is not None and store is not None:

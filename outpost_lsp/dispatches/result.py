@@ -41,7 +41,9 @@ class Turn:
 class DispatchResult:
     """The outcome of a dispatch that reached an answer.
 
-    `usage` counts every turn, subagent, routing decision and summary once (USE-08). `response` is the typed answer.
+    `text` joins the texts of all turns with a newline, those of answers that were refused and repaired included;
+    `turns[-1].text` is the last one. `usage` counts every turn, subagent, routing decision and summary once (USE-08).
+    `response` is the typed answer.
     `changes` is what the agent changed in its worktree, frozen when the run ended.
     """
 

@@ -27,6 +27,9 @@ _FILES: Final = re.compile(
 )
 
 
+_UNFINISHED: Final = re.compile(rb"(?:.*/)?\.outpost-[0-9a-f]{16}\.(?:new|old|tmp)", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Present:
     """What stands at a path now; the content of a link is its target, of anything else than a file `None`."""
@@ -74,3 +77,8 @@ def needs_own_accept(path: str) -> bool:
     """Whether a file makes editors, shells, agents or build services act, so that a person must name it (SEC-09)."""
     *folders, name = path.casefold().split("/")
     return any(folder in _FOLDERS for folder in folders) or name in _FOLDERS or _FILES.fullmatch(name) is not None
+
+
+def is_unfinished(path: bytes) -> bool:
+    """Whether a file is named as the product names one that it is just writing, beside the place that it is meant for."""
+    return _UNFINISHED.fullmatch(path) is not None

@@ -35,7 +35,7 @@ from outpost_lsp.lsp.reporter import Reporter
 from outpost_lsp.lsp.settings import ClientSettings
 from outpost_lsp.lsp.showing import DocumentName, show_document
 from outpost_lsp.lsp.virtual import virtual_content
-from outpost_lsp.lsp.watching import FileWatching
+from outpost_lsp.lsp.watching import DISMISSALS_FILE, FileWatching
 from outpost_lsp.protocol.names import SECRET_REQUEST
 from outpost_lsp.protocol.uris import path_of
 from outpost_lsp.service.outpost import Outpost
@@ -139,14 +139,15 @@ class Desk:
         """The client's settings are others now."""
         return self.settings.changed(settings)
 
-    async def files_changed(self, params: types.DidChangeWatchedFilesParams) -> None:
+    def files_changed(self, params: types.DidChangeWatchedFilesParams) -> None:
         """Files changed outside the editor: settings are read again, findings are looked for where they are now."""
         for change in params.changes:
             path = path_of(change.uri)
             if path is None:
                 continue
-            await self.settings.file_saved(path)
+            self.settings.file_saved(path)
             found = self.places.locate(path)
+            self._dismissals_written(path)
             if found is not None and self._server.documents.at(path) is None:
                 found[0].changed_on_disk(found[1])
                 # Somebody may have looked in between, so that for the service nothing is new.
@@ -168,11 +169,18 @@ class Desk:
         """A document's text is on disk now."""
         self._edits.flush(document)
         if document.path is not None:
-            self._later(self.settings.file_saved(document.path))
+            self.settings.file_saved(document.path)
+            self._dismissals_written(document.path)
 
     def document_closed(self, document: Document) -> None:
         """A document is not open any more."""
         self._edits.closed(document)
+
+    def _dismissals_written(self, path: Path) -> None:
+        """The dismissals of a team count as they are on disk, whether the file is open or not."""
+        found = self.places.locate(path)
+        if found is not None and found[1] == DISMISSALS_FILE:
+            found[0].changed_on_disk(DISMISSALS_FILE)
 
     def flush_edits(self) -> None:
         """Let the findings follow every edit that was made."""

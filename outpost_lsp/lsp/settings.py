@@ -76,7 +76,10 @@ class ClientSettings:
 
     def changed(self, settings: Any) -> asyncio.Task[None]:
         """`workspace/didChangeConfiguration` came; what is asked from now on is answered under the new settings."""
-        task = self._do_beside(self._take(settings))
+        return self._change(self._take(settings))
+
+    def _change(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._do_beside(work)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return task
@@ -110,10 +113,11 @@ class ClientSettings:
         await workspace.reload(self._of(workspace.folder), trusted=is_trusted)
         self.tell_faults(workspace)
 
-    async def file_saved(self, path: Path) -> None:
-        """A file was written; if it holds settings they are read again."""
-        if path.name in SETTINGS_FILES:
-            await self._apply([one for one in self._outpost.workspaces if path.parent == one.folder])
+    def file_saved(self, path: Path) -> None:
+        """A file was written; if it holds settings they are read again, and count for what is asked from now on."""
+        concerned = [one for one in self._outpost.workspaces if path.parent == one.folder]
+        if path.name in SETTINGS_FILES and concerned:
+            self._change(self._apply(concerned))
 
     def tell_faults(self, workspace: Workspace) -> None:
         """Tell what is wrong with a workspace's settings; what was told and is still wrong is not told again."""

@@ -1,4 +1,4 @@
-"""Asking the client to tell when files change outside it: settings files, and the files that have findings.
+"""Asking the client to tell when files change outside it: settings files, a team's dismissals, files with findings.
 
 Only these are watched, by name, since watching whole trees costs some clients dearly. The set follows the findings, a
 little later, so that a review that reports many does not register many times.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SETTINGS_FILES: Final = ("outpost.toml", "pyproject.toml")
+DISMISSALS_FILE: Final = ".outpost/dismissals.json"
 _METHOD: Final = "workspace/didChangeWatchedFiles"
 _DELAY_S: Final = 1.0
 _PATIENCE_S: Final = 60.0
@@ -40,9 +41,9 @@ class FileWatching:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Watch the settings files."""
+        """Watch the settings files and the dismissals of a team."""
         if self._can:
-            self._start([f"**/{name}" for name in SETTINGS_FILES], "outpost-settings")
+            self._start([f"**/{name}" for name in (*SETTINGS_FILES, DISMISSALS_FILE)], "outpost-settings")
 
     def refresh(self) -> None:
         """The files with findings may be others now."""

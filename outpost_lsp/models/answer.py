@@ -59,7 +59,7 @@ class AnswerReader(ABC):
         try:
             event = from_json(payload, allow_inf_nan=False)
         except ValueError:
-            event = self._odd_json(payload)
+            event = self._odd_json(payload, "an event is not JSON")
         if type(event) is not dict:
             raise self.faults.malformed("an event is not a JSON object")
         self.event(event)
@@ -70,7 +70,7 @@ class AnswerReader(ABC):
         try:
             value = from_json(body, allow_inf_nan=False)
         except ValueError:
-            value = self._odd_json(body)
+            value = self._odd_json(body, "its body is not JSON, and no stream of events either")
         if error := error_in(value):
             raise self.faults.of_error(error)
         if type(value) is not dict:
@@ -233,13 +233,13 @@ class AnswerReader(ABC):
             return text
         return decoded_input(text)
 
-    def _odd_json(self, payload: bytes) -> Any:
+    def _odd_json(self, payload: bytes, otherwise: str) -> Any:
         # The strict decoder refuses half a surrogate pair, which some services send when they cut a text within an
         # emoji. The lenient one takes it; what cannot be stored is mended when the pieces are joined.
         try:
             value = json.loads(payload, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            raise self.faults.malformed("an event is not JSON") from None
+            raise self.faults.malformed(otherwise) from None
         self._odd_text = True
         return value
 

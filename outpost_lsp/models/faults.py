@@ -59,6 +59,7 @@ _HINTS: Mapping[int, str] = {
     429: "too many requests, or the quota is used up",
     529: "Overloaded: the service cannot take more requests now",
 }
+_SPENT = "the quota of the account is used up, and waiting does not bring it back; check its plan"
 _LIKE_STATUS: Mapping[str, int] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -68,6 +69,8 @@ _LIKE_STATUS: Mapping[str, int] = {
     "not_found_error": 404,
 }
 """What services say under status 200, in an error that stands in place of the answer."""
+_NO_SUCH_MODEL = ("not found", "not exist", "no such", "unknown model")
+_KEY_WORDS = ("api key", "api_key", "unauthorized")
 
 
 Way = Literal["local", "direct", "proxy"]
@@ -90,14 +93,15 @@ class Faults:
         self.url = url
 
     def of_status(self, status: int, retry_after: str | None = None, body: bytes = b"") -> OutpostError:
-        """The fault of an answer that is not a success. `body` is looked at for a full context only."""
+        """The fault of an answer that is not a success. `body` may say that the context is full or the quota spent."""
         now = datetime.now(UTC)
         details: dict[str, Any] = {"status": status}
         if 300 <= status < 400:
             # Asking again would be redirected again, so the fault is final although another service may do better.
             details["unavailable"] = f"HTTP {status}"
             return self._lasting("provider", f"HTTP {status}", "redirects are not followed; check base_url", details)
-        if status == 413 or (status == 400 and _tells_full_context(error_of(body))):
+        error = error_of(body)
+        if status == 413 or (status == 400 and _tells_full_context(error)):
             details["reason"] = CONTEXT_LENGTH
             return self._fault("provider", f"HTTP {status}", _FULL_CONTEXT, details)
         hint = _HINTS.get(status, "the service failed" if status >= 500 else "the service did not accept the request")
@@ -108,6 +112,8 @@ class Faults:
                 details["resetAt"] = reset_time(asked, now)
             if asked > LONGEST_WAIT_S:
                 hint += f"; try again after {details['resetAt']}"
+        if status == 429 and "insufficient_quota" in _kinds_of(error):
+            return self._lasting("quota", f"HTTP {status}", _SPENT, details)
         if status in _UNAVAILABLE_STATUSES:
             details["unavailable"] = f"HTTP {status}"
         return self._fault("quota" if status == 429 else "provider", f"HTTP {status}", hint, details)
@@ -116,10 +122,9 @@ class Faults:
         """The fault of an error that the service sent in place of an answer or in the middle of one (HTTP-05)."""
         if _tells_full_context(error):
             return self._fault("provider", "the service refused", _FULL_CONTEXT, {"reason": CONTEXT_LENGTH})
-        kinds = [kind for key in ("code", "type") if isinstance(kind := error.get(key), str)]
+        kinds = _kinds_of(error)
         if "insufficient_quota" in kinds:
-            hint = "the quota of the account is used up; check its plan"
-            return self._lasting("quota", "the service sent an error", hint, {})
+            return self._lasting("quota", "the service sent an error", _SPENT, {})
         if any(kind in _QUOTA_KINDS for kind in kinds):
             return self._fault("quota", "the service sent an error", _HINTS[429], {})
         for kind in kinds:
@@ -129,8 +134,11 @@ class Faults:
         if isinstance(status, int) and 400 <= status < 600:
             # Some gateways hand on the status of the service behind them in the middle of a stream.
             return self.of_status(status)
-        known = next((_HINTS[_LIKE_STATUS[kind]] for kind in kinds if kind in _LIKE_STATUS), None)
-        hint = known or "of no kind that is known here; the service's own log may say more"
+        like = next((_LIKE_STATUS[kind] for kind in kinds if kind in _LIKE_STATUS), None) or _like_words(error)
+        if like is not None:
+            return self._fault("provider", "the service sent an error", _HINTS[like], {})
+        hint = "of no kind that is known here" if kinds else "in words alone, which are not shown"
+        hint += "; check the model's name and that `api` is what the service speaks; the service's own log may say more"
         return self._fault("provider", "the service sent an error", hint, {})
 
     def of_transport(
@@ -164,6 +172,12 @@ class Faults:
         hint = "check base_url and `api` of this provider"
         return self._fault("response", f"the answer cannot be read: {what}", hint, {})
 
+    def empty(self, status: int) -> OutpostError:
+        """The fault of an answer without a body, under a status that is a success."""
+        hint = "check base_url and `api` of this provider; the service's own log may say why it sends nothing"
+        what = f"HTTP {status} came with an empty body, there is no answer in it"
+        return self._fault("response", what, hint, {} if status == 200 else {"status": status})
+
     def too_large(self, what: str, limit: str) -> OutpostError:
         """The fault of an answer beyond a bound (REL-08)."""
         return OutpostError("response", f"{self.name}: {what} of {self.url} is larger than {limit}")
@@ -176,12 +190,12 @@ class Faults:
 
 
 def error_of(body: bytes) -> Mapping[str, Any]:
-    """The error object in a body, in whichever of the usual places it stands; empty when there is none."""
+    """The error object in the body of a refusal, in whichever of the usual places it stands; empty when there is none."""
     try:
         value = from_json(body)
     except ValueError:
         return {}
-    return error_in(value) or {}
+    return error_in(value) or (value if isinstance(value, dict) else {})
 
 
 def error_in(value: Any) -> Mapping[str, Any] | None:
@@ -196,6 +210,19 @@ def error_in(value: Any) -> Mapping[str, Any] | None:
     if value.get("object") == "error" or value.get("type") == "error":
         return value
     return None
+
+
+def _kinds_of(error: Mapping[str, Any]) -> list[str]:
+    return [kind for key in ("code", "type") if isinstance(kind := error.get(key), str)]
+
+
+def _like_words(error: Mapping[str, Any]) -> int | None:
+    """The status that an error in words alone stands for; its class stays that of an unknown error (HTTP-05)."""
+    message = error.get("message")
+    words = message.lower() if isinstance(message, str) else ""
+    if "model" in words and any(part in words for part in _NO_SUCH_MODEL):
+        return 404
+    return 401 if any(part in words for part in _KEY_WORDS) else None
 
 
 def _tells_full_context(error: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.endpoint import Endpoint
 from outpost_lsp.models.faults import Faults, Way
+from outpost_lsp.models.retry import wait_before_retry
 from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _DRAIN_S = 0.25
 _DRAIN_BYTES = 64 * 1024
 _ERROR_BODY_BYTES = 16 * 1024
 _ERROR_BODY_S = 2.0
-_STATUSES_TO_READ = frozenset({400})
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+_NOT_JSON = b"deir:<"
 _USUAL_KINDS = frozenset({"text/html", "text/xml", "application/xml", "application/xhtml+xml"})
 _IDLE_CONNECTIONS = 64
 _IDLE_S = 30.0
@@ -126,15 +128,16 @@ class HttpDoor:
         if not response.is_success:
             raise await self._refusal(response)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind.endswith("json"):
-            reader.read_whole(await self._whole(response))
-            wake()
-        elif kind in {"text/event-stream", "text/plain", "application/octet-stream", ""}:
-            await self._stream(response, reader, wake)
+        if kind.endswith("json") or kind in {"text/event-stream", "text/plain", "application/octet-stream", ""}:
+            await self._read(response, reader, wake, is_json=kind.endswith("json"))
         else:
             raise self._faults.malformed(f"neither a stream of events nor JSON came but {_shown(kind)}")
 
-    async def _stream(self, response: httpx.Response, reader: AnswerReader, wake: Wake) -> None:
+    async def _read(self, response: httpx.Response, reader: AnswerReader, wake: Wake, *, is_json: bool) -> None:
+        """Read a stream of events, or JSON in one piece; local servers send either under the name of the other.
+
+        The first byte that is not blank tells them apart: no field of an event begins like an object, no JSON like a field.
+        """
         most = self._endpoint.max_response_bytes
         splitter = EventSplitter(most)
         left = most * WHOLE_STREAM_FACTOR
@@ -142,12 +145,21 @@ class HttpDoor:
         compressed = "content-encoding" in response.headers
         # Both are generators, though declared as less; closing them lets go of the connection here and now.
         source = cast("AsyncGenerator[bytes, None]", response.aiter_bytes() if compressed else response.aiter_raw())
+        beginning = b""
         try:
-            async for data in source:
+            async for piece in source:
+                data = piece
                 left -= len(data)
                 if left < 0:
                     raise self._faults.too_large("the answer", _size(most * WHOLE_STREAM_FACTOR))
                 turn -= 1
+                if not beginning:
+                    data = data.lstrip(_BLANK)
+                    beginning = data[:1]
+                    if beginning == b"{" or (is_json and beginning and beginning not in _NOT_JSON):
+                        reader.read_whole(await self._whole(data, source))
+                        wake()
+                        return
                 for payload in splitter.feed(data):
                     reader.read(payload)
                     turn -= 1
@@ -168,26 +180,31 @@ class HttpDoor:
             raise self._faults.too_large("one event of the answer", _size(most)) from None
         finally:
             await source.aclose()
-        if not reader.events and splitter.rest.lstrip().startswith(b"{"):
-            # An error, or the answer in one piece, under the name of a stream: some local servers do that.
-            reader.read_whole(splitter.rest)
-            wake()
-        else:
-            read_remainder(splitter.remainder(), reader)
+        if not beginning:
+            raise self._faults.empty(response.status_code)
+        read_remainder(splitter.remainder(), reader)
+        if beginning == b"<" and not reader.events:
+            raise self._faults.malformed("it looks like HTML, neither JSON nor a stream of events")
 
-    async def _whole(self, response: httpx.Response) -> bytes:
+    async def _whole(self, begun: bytes, source: AsyncIterator[bytes]) -> bytes:
         most = self._endpoint.max_response_bytes
-        body = bytearray()
-        async for data in response.aiter_bytes():
+        body = bytearray(begun)
+        async for data in source:
             body += data
             if len(body) > most:
-                raise self._faults.too_large("the answer", _size(most))
+                break
+        if len(body) > most:
+            raise self._faults.too_large("the answer", _size(most))
         return bytes(body)
 
     async def _refusal(self, response: httpx.Response) -> OutpostError:
-        # The bodies of other statuses stay unread; this one alone may say that the context is full (CTX-11).
-        body = await _beginning(response) if response.status_code in _STATUSES_TO_READ else b""
-        return self._faults.of_status(response.status_code, response.headers.get("retry-after"), body)
+        status, retry_after = response.status_code, response.headers.get("retry-after")
+        fault = self._faults.of_status(status, retry_after)
+        # The bodies of other statuses stay unread (HTTP-01). 400 alone may say that the context is full (CTX-11), and
+        # 429 that the quota is used up, which no waiting mends (HTTP-06); where the wait is too long it is final anyway.
+        if status == 400 or (status == 429 and wait_before_retry(fault, 0, 0) is not None):
+            return self._faults.of_status(status, retry_after, await _beginning(response))
+        return fault
 
 
 def read_remainder(payload: bytes, reader: AnswerReader) -> None:

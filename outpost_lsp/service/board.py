@@ -21,21 +21,28 @@ from outpost_lsp.service.texts import FileTexts
 from outpost_lsp.service.view import FindingView, Standing, alike
 from outpost_lsp.storage.dismissed import parsed_time
 from outpost_lsp.storage.findings import FindingStore
+from outpost_lsp.storage.shared_dismissals import SHARED_PATH
 
 logger = logging.getLogger(__name__)
 
 
 class FindingBoard:
-    """Findings by file. `changed` is told each path whose findings are others now."""
+    """Findings by file. `changed` is told each path whose findings are others now, `warn` what a person should mend."""
 
-    def __init__(self, top: Path, store: FindingStore, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        top: Path,
+        store: FindingStore,
+        changed: Callable[[str], None],
+        warn: Callable[[str], None] = lambda _fault: None,
+    ) -> None:
         self._store = store
         self._changed = changed
         self._files: dict[str, dict[str, TrackedFinding]] = {}
         self._paths: dict[str, str] = {}
         self._texts = FileTexts(top)
         self._save_handle: asyncio.Handle | None = None
-        self.dismissals = Dismissals(top, store.dismissals)
+        self.dismissals = Dismissals(top, store.dismissals, warn)
         self._view = FindingView(self._texts, self.dismissals)
 
     def load(self) -> None:
@@ -47,9 +54,7 @@ class FindingBoard:
 
     def catch_up(self) -> None:
         """Take over what other processes found, replaced or dismissed meanwhile, and tell about it."""
-        if self.dismissals.refresh():
-            for path in list(self._files):
-                self._changed(path)
+        self.follow_dismissed()
         if not self._store.refresh():
             return
         for path in sorted({*self._files, *self._store.paths()}):
@@ -66,6 +71,12 @@ class FindingBoard:
             for finding in fresh:
                 self._insert(self._placed(finding, self._texts[path]))
             if gone or fresh:
+                self._changed(path)
+
+    def follow_dismissed(self) -> None:
+        """Take over what others dismissed or took back, and tell about it."""
+        if self.dismissals.refresh():
+            for path in list(self._files):
                 self._changed(path)
 
     # Asking
@@ -225,6 +236,8 @@ class FindingBoard:
 
     def changed_on_disk(self, path: str) -> None:
         """A file was written by somebody; findings in it are told about when they stand elsewhere now."""
+        if path == SHARED_PATH:
+            self.follow_dismissed()
         if path in self._files and self._catch_up(path):
             self._changed(path)
 

@@ -202,16 +202,17 @@ class _Watched:
                 proof.changes = sandbox.changes
 
     async def _keep(self, sandbox: OpenedSandbox, run_id: str) -> None:
-        """What the agent changed outlives the worktree, however the run ended."""
+        """What the agent changed outlives the worktree, however the run ended; what cannot is said."""
         if sandbox.worktree is None or sandbox.changes is None or sandbox.changes.is_empty:
             return
+        self._handle.note(*sandbox.changes.notes)
         with anyio.CancelScope(shield=True), anyio.move_on_after(_KEEPING_S):
-            worktree = sandbox.worktree
+            worktree, changes = sandbox.worktree, sandbox.changes
             try:
-                sandbox.changes = await keep_result(self._workspace, run_id, worktree.repository, worktree.commit)
+                await keep_result(self._workspace, run_id, worktree.repository, worktree.commit, changes)
             except (OutpostError, OSError) as error:
                 self._handle.note(f"what the agent changed could not be saved outside its worktree: {error}")
-            self.changes = sandbox.changes
+            self.changes = changes
 
 
 def sandbox_provider(

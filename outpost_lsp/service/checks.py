@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -27,6 +27,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.analysis import SourceText
 from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
+from outpost_lsp.service.cleaning import dead_worktrees
 from outpost_lsp.service.face_check import face_check
 from outpost_lsp.service.sandbox_checks import sandbox_checks
 from outpost_lsp.storage.identifiers import new_run_id
@@ -149,19 +150,24 @@ async def _locks(workspace: Workspace) -> Check:
 
 
 async def _leftovers(workspace: Workspace) -> Check:
-    pending = {run.id for run in workspace.runs.list() if run.disposition == "pending"}
-    dead = []
-    for entry in administrative_directories(workspace.repository.common_dir):
-        owner = owner_of(entry)
-        if owner is not None and not owner.is_alive and owner.run_id not in pending:
-            dead.append(str(registered_directory(entry) or entry))
-    if not dead:
-        waiting = f"; {count_of(len(pending), 'run has', 'runs have')} changes to apply or discard" if pending else ""
-        return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")
-    named = ", ".join(dead[:5]) + (" …" if len(dead) > 5 else "")
-    return Check(
-        "leftovers", "warn", f"{count_of(len(dead), 'worktree')} of processes that died: {named}; see outpost-lsp clean"
-    )
+    can_go, kept = await dead_worktrees(workspace)
+    told = []
+    if can_go:
+        count = count_of(len(can_go), "worktree")
+        told.append(f"{count} of processes that died: {_named([one.path for one in can_go])}; see outpost-lsp clean")
+    if kept:
+        told.append(
+            f"no run leads to what is in {_named(kept)}: take out what you need, then git worktree remove -f -f, by name"
+        )
+    if told:
+        return Check("leftovers", "warn", "; ".join(told))
+    pending = sum(run.disposition == "pending" for run in workspace.runs.list())
+    waiting = f"; {count_of(pending, 'run has', 'runs have')} changes to apply or discard" if pending else ""
+    return Check("leftovers", "ok", f"no worktree of a process that died{waiting}")
+
+
+def _named(folders: Sequence[Path]) -> str:
+    return ", ".join(map(str, folders[:5])) + (" …" if len(folders) > 5 else "")
 
 
 async def _others_leftovers(workspace: Workspace) -> Check:

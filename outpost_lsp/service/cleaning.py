@@ -27,7 +27,8 @@ from outpost_lsp.worktrees.worktree import remove_worktree
 if TYPE_CHECKING:
     from outpost_lsp.service.workspace import Workspace
 
-Kind = Literal["run", "worktree", "conversation", "folder"]
+Kind = Literal["run", "worktree", "conversation", "folder", "lock"]
+_SETTLED: Final = ("applied", "discarded")
 _GRACE: Final = timedelta(days=1)
 """Scratch folders younger than this may belong to a run that is about to begin."""
 
@@ -45,16 +46,17 @@ class Leftover:
 async def leftovers(workspace: Workspace) -> list[Leftover]:
     """Everything that can go, oldest runs first. Nothing is changed."""
     await workspace.ready()
-    found = await _dead_worktrees(workspace) if workspace.has_repository else []
+    found = (await dead_worktrees(workspace))[0] if workspace.has_repository else []
     found += await to_thread.run_sync(lambda: list(_old_runs(workspace)))
     gone = {leftover.id for leftover in found if leftover.kind == "run"}
     found += await to_thread.run_sync(lambda: list(_old_conversations(workspace, gone)))
     found += await to_thread.run_sync(lambda: list(_scratch(workspace)))
-    return found
+    dead = await to_thread.run_sync(LockFolder(workspace.layout.locks).stale)
+    return found + [Leftover("lock", key, path, "its process died") for path, key in dead.items()]
 
 
 async def remove(workspace: Workspace, found: Sequence[Leftover]) -> None:
-    """Remove what `leftovers` found; stale locks and unfinished files go along."""
+    """Remove what `leftovers` found; locks go by their own rule, and unfinished files along with them."""
     for leftover in found:
         match leftover.kind:
             case "worktree":
@@ -69,8 +71,9 @@ async def remove(workspace: Workspace, found: Sequence[Leftover]) -> None:
     await to_thread.run_sync(LockFolder(workspace.layout.locks).sweep)
 
 
-async def _dead_worktrees(workspace: Workspace) -> list[Leftover]:
-    found = []
+async def dead_worktrees(workspace: Workspace) -> tuple[list[Leftover], list[Path]]:
+    """The worktrees of dead processes that can go, and those that hold something which no run leads to any more."""
+    found, kept = [], []
     for entry in administrative_directories(workspace.repository.common_dir):
         owner, folder = owner_of(entry), registered_directory(entry)
         if owner is None or owner.is_alive or folder is None:
@@ -78,11 +81,17 @@ async def _dead_worktrees(workspace: Workspace) -> list[Leftover]:
         run = workspace.runs.load(owner.run_id)
         if run is not None and run.disposition == "pending":
             continue
+        if not await to_thread.run_sync(folder.parent.is_dir):
+            continue  # Made under other settings, on a disk that is not there now: not to know counts as changed.
         if not await to_thread.run_sync(folder.is_dir):
             found.append(Leftover("worktree", owner.run_id, folder, "its folder is gone"))
+        elif run is not None and run.disposition in _SETTLED and not await to_thread.run_sync(processes_in, folder):
+            found.append(Leftover("worktree", owner.run_id, folder, f"its changes were {run.disposition}"))
         elif await _is_empty(workspace, folder, entry, owner.base):
             found.append(Leftover("worktree", owner.run_id, folder, "its process died and it holds no change"))
-    return found
+        else:
+            kept.append(folder)
+    return found, kept
 
 
 async def _is_empty(workspace: Workspace, folder: Path, entry: Path, base: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ from outpost_lsp.worktrees.hardening import host_environment
 from outpost_lsp.worktrees.plain_folder import begin_copy
 from outpost_lsp.worktrees.registration import owner_of
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
+from outpost_lsp.worktrees.scratch import scratch_folder
 from outpost_lsp.worktrees.worktree import remove_worktree
 
 if TYPE_CHECKING:
@@ -62,9 +64,11 @@ class ApplyOutcome:
     needs_own_accept: tuple[str, ...] = ()
 
 
-async def keep_result(workspace: Workspace, run_id: str, worktree: Repository, snapshot: str) -> ChangeSet:
-    """Freeze what a worktree holds, save it outside the repository, and remember where it is."""
-    changes = await freeze(worktree, snapshot)
+async def keep_result(
+    workspace: Workspace, run_id: str, worktree: Repository, snapshot: str, frozen: ChangeSet | None = None
+) -> ChangeSet:
+    """Freeze what a worktree holds if that was not done, save it outside the repository, and remember where it is."""
+    changes = frozen or await freeze(worktree, snapshot)
     if not changes.is_empty:
         await save_bundle(worktree, changes, _bundle(workspace, run_id))
         known = workspace.runs.details(run_id) | {"snapshot": snapshot, "result": changes.commit}
@@ -86,14 +90,16 @@ def change_count(changes: ChangeSet) -> ChangeCount:
 
 async def diff(workspace: Workspace, run: Run) -> RunDiff:
     """What a run changed; empty when it changed nothing."""
-    changes = await _result(workspace, run)
-    if changes is None:
+    if not _has_result(workspace, run.id):
         return RunDiff((), b"")
-    repository = _repository(workspace, run.id)
-    return RunDiff(
-        await versions_of(repository, changes),
-        await patch(repository, changes.base, changes.commit, max_output=_LARGEST_PATCH),
-    )
+    async with _readable(workspace, run.id) as repository:
+        changes = await _result(workspace, run, repository)
+        if changes is None:
+            return RunDiff((), b"")
+        return RunDiff(
+            await versions_of(repository, changes),
+            await patch(repository, changes.base, changes.commit, max_output=_LARGEST_PATCH),
+        )
 
 
 async def apply(
@@ -154,13 +160,18 @@ async def reopen(workspace: Workspace, run: Run) -> Run:
     return workspace.change_run(run.id, disposition="pending")
 
 
-async def _result(workspace: Workspace, run: Run) -> ChangeSet | None:
+def _has_result(workspace: Workspace, run_id: str) -> bool:
+    details = workspace.runs.details(run_id)
+    return isinstance(details.get("snapshot"), str) and isinstance(details.get("result"), str)
+
+
+async def _result(workspace: Workspace, run: Run, repository: Repository | None = None) -> ChangeSet | None:
     """The frozen result; `None` when the run changed nothing or it is not kept any more."""
-    details = workspace.runs.details(run.id)
-    snapshot, result = details.get("snapshot"), details.get("result")
-    if not isinstance(snapshot, str) or not isinstance(result, str):
+    if not _has_result(workspace, run.id):
         return None
-    repository = _repository(workspace, run.id)
+    details = workspace.runs.details(run.id)
+    snapshot, result = details["snapshot"], details["result"]
+    repository = repository or _repository(workspace, run.id)
     if not await to_thread.run_sync(repository.git_dir.is_dir):
         return None
     if not await _has_commit(repository, result):
@@ -182,6 +193,24 @@ def _repository(workspace: Workspace, run_id: str) -> Repository:
         return workspace.repository
     git_dir = Path(details["copyGitDirectory"])
     return Repository(Path(details["copy"]), git_dir, git_dir, environment=host_environment())
+
+
+@asynccontextmanager
+async def _readable(workspace: Workspace, run_id: str) -> AsyncIterator[Repository]:
+    """Where a run's result can be read; a copy that went when it was settled is stood in for while the context lasts."""
+    repository = _repository(workspace, run_id)
+    is_gone = not workspace.has_repository and not await to_thread.run_sync(repository.git_dir.is_dir)
+    if not is_gone or not await to_thread.run_sync(_bundle(workspace, run_id).exists):
+        yield repository
+        return
+    place = await to_thread.run_sync(scratch_folder, "result")
+    try:
+        git_dir = place / "git"
+        stand_in = Repository(place / "copy", git_dir, git_dir, environment=host_environment())
+        await begin_copy(stand_in)
+        yield stand_in
+    finally:
+        await to_thread.run_sync(shutil.rmtree, place, True)
 
 
 async def _has_commit(repository: Repository, commit: str) -> bool:
@@ -219,6 +248,11 @@ def _is_settled(workspace: Workspace, run_id: str, versions: Sequence[FileVersio
 async def _settle(workspace: Workspace, run_id: str, disposition: Disposition) -> None:
     """Record what became of the changes, then let go of the worktree; the bundle stays, so that it can be reopened."""
     workspace.change_run(run_id, disposition=disposition)
+    await let_go(workspace, run_id)
+
+
+async def let_go(workspace: Workspace, run_id: str) -> None:
+    """Remove the worktree of a run whose changes were applied or discarded."""
     if not workspace.has_repository:
         repository = _repository(workspace, run_id)
         for place in (repository.top, repository.git_dir):

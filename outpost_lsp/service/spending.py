@@ -33,6 +33,9 @@ class Spending:
     runs: set[str] = field(default_factory=set)
     usage: Usage = ZERO
     cost: UsageCost | None = None
+    answered: set[str] = field(default_factory=set)
+    """Who answered, where that is another than `model`, which was asked and is what has a price: a decision service
+    that was left the choice names the model that it took."""
 
     @property
     def has_tokens(self) -> bool:
@@ -52,11 +55,14 @@ def spending(runs: Iterable[Run], journal_of: Mapping[str, Path], prices: ModelP
         if run.kind == "replay":
             continue
         day = _day(run.started_at)
-        for agent, usage in _by_agent(run, journal_of.get(run.id)):
+        journal = journal_of.get(run.id)
+        told = _Told() if journal is None else _read(run.agent, journal)
+        for agent, usage in _by_agent(run, told.used):
             for model, part in _by_model(usage):
                 line = lines.setdefault((day, agent, model), Spending(day, agent, model))
                 line.runs.add(run.id)
                 line.usage = line.usage + part
+                line.answered |= told.answered.get((agent, model), set()) - {model}
     for line in lines.values():
         line.cost = _cost(line.usage, prices)
     return [lines[key] for key in sorted(lines)]
@@ -70,8 +76,15 @@ def _day(moment: str) -> str:
         return moment[:10]
 
 
-def _by_agent(run: Run, journal: Path | None) -> Iterator[tuple[str, Usage]]:
-    told = {} if journal is None else _told(run.agent, journal)
+@dataclass(slots=True)
+class _Told:
+    """What a journal tells: what each agent used by itself, and who answered where it asked for a decision."""
+
+    used: dict[str, Usage] = field(default_factory=dict)
+    answered: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+
+def _by_agent(run: Run, told: Mapping[str, Usage]) -> Iterator[tuple[str, Usage]]:
     total = ZERO
     for usage in told.values():
         total = total + usage
@@ -81,10 +94,11 @@ def _by_agent(run: Run, journal: Path | None) -> Iterator[tuple[str, Usage]]:
         yield run.agent, run.usage
 
 
-def _told(agent: str, journal: Path) -> dict[str, Usage]:
-    """What each agent of a run used by itself, as its journal tells."""
+def _read(agent: str, journal: Path) -> _Told:
     names: dict[str | None, str] = {None: agent}
-    used: dict[str, Usage] = {}
+    told = _Told()
+    used = told.used
+    asked: dict[str | None, str] = {}
     try:
         for record in read_journal(journal):
             event = record.event
@@ -97,9 +111,15 @@ def _told(agent: str, journal: Path) -> dict[str, Usage]:
                 usage = usage.attributed(model) if isinstance(model, str) else usage
                 name = names.get(owner, agent)
                 used[name] = used.get(name, ZERO) + usage
+            elif record.kind == "decision" and isinstance(model := event.get("model"), str):
+                owner = owner or record.scope.get("subagentId")
+                if event.get("status") == "started":
+                    asked[owner] = model
+                elif event.get("status") == "finished" and owner in asked:
+                    told.answered.setdefault((names.get(owner, agent), asked[owner]), set()).add(model)
     except (OutpostError, ValueError, OSError):
-        return {}
-    return used
+        return _Told()
+    return told
 
 
 def _by_model(usage: Usage) -> Iterator[tuple[str, Usage]]:

@@ -197,6 +197,8 @@ class Workspace:
             self._repository_fault = fault
         self.can_confine = await self._look_up_confinement()
         await asyncio.to_thread(self._open_stores)
+        self._follow_dismissals()
+        await asyncio.to_thread(self.board.load)
         for path in await asyncio.to_thread(settle_landings, self.layout.landings):
             text = (
                 f"{path} was changed after applying to it was cut short; what it held before is in {self.layout.state}"
@@ -231,9 +233,12 @@ class Workspace:
         self.runs = RunStore(self.layout.runs)
         self.conversations = ConversationStore(self.layout.conversations, self.layout.locks)
         store = FindingStore(self.layout.findings_of(self.top))
-        self.board = FindingBoard(self.top, store, lambda path: self._outpost.tell(FindingsChanged(self, path)))
-        self._follow_dismissals()
-        self.board.load()
+        self.board = FindingBoard(
+            self.top,
+            store,
+            lambda path: self._outpost.tell(FindingsChanged(self, path)),
+            lambda fault: self._outpost.tell(Notice("warning", f"{self.top}/{fault}")),
+        )
 
     async def cleared(self) -> None:
         """Wait until what dead processes left of this repository is cleared away."""
@@ -263,8 +268,7 @@ class Workspace:
 
     def _follow_dismissals(self) -> None:
         shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None
-        for fault in self.board.follow_dismissals(shared=shared):
-            self._outpost.tell(Notice("warning", fault))
+        self.board.follow_dismissals(shared=shared)
 
     async def aclose(self) -> None:
         """Stop what is going on in it, and write down what is not yet on disk."""

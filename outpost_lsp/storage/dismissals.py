@@ -6,6 +6,8 @@ Each is written as it is made. Used by the service's board, and by reviews that 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,12 @@ class DismissalStore:
         if covering:
             self._save([json.dumps({"restore": record.fingerprint}).encode() for record in covering])
         return bool(covering)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process changes what is dismissed in this checkout meanwhile: here, or in the team's file beside."""
+        with self._log.locked():
+            yield
 
     def refresh(self) -> bool:
         """Take over what other processes dismissed; whether anything changed."""

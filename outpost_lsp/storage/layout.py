@@ -14,9 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.storage.private_files import private_folder, read_private, replace_private, sweep_unfinished
+from outpost_lsp.storage.private_files import (
+    open_private,
+    private_folder,
+    read_private,
+    replace_private,
+    storage_fault,
+    sweep_unfinished,
+    write_all,
+)
 
 _NAME_FILE: Final = "repository"
+_PLACES_FILE: Final = "worktree-folders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,8 @@ class RepositoryLayout:
     trash: Path
     """What was moved out of the way instead of being deleted."""
     worktrees: Path
+    former_worktrees: tuple[Path, ...] = ()
+    """Where worktrees went under other settings: what dead processes left there is cleared away, too."""
 
     @property
     def agents(self) -> Path:
@@ -70,6 +81,7 @@ class Layout:
         private_folder(self.cache)
         base = private_folder(worktrees if worktrees is not None else self.cache / "worktrees")
         private_folder(state / "conversations")
+        place = private_folder(base / name)
         layout = RepositoryLayout(
             state=state,
             cache=private_folder(private_folder(self.cache / "repositories") / name),
@@ -81,7 +93,8 @@ class Layout:
             bundles=private_folder(state / "bundles"),
             landings=private_folder(state / "landings"),
             trash=private_folder(state / "trash"),
-            worktrees=private_folder(base / name),
+            worktrees=place,
+            former_worktrees=_others_before(state / _PLACES_FILE, place),
         )
         if not (state / _NAME_FILE).exists():
             replace_private(state / _NAME_FILE, os.fsencode(_real(common_dir)) + b"\n")
@@ -95,6 +108,25 @@ class Layout:
                 yield Path(os.fsdecode(read_private(folder / _NAME_FILE).rstrip(b"\n")))
             except (OSError, OutpostError):
                 continue
+
+
+def _others_before(record: Path, place: Path) -> tuple[Path, ...]:
+    """The folders of worktrees that were used before, all but `place`, which is noted for later."""
+    try:
+        known = [Path(os.fsdecode(line)) for line in read_private(record).split(b"\0") if line]
+    except FileNotFoundError:
+        known = []
+    here = Path(_real(place))
+    if here not in known:
+        # Appended in one write: another process may note its own at the same time.
+        descriptor = open_private(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            write_all(descriptor, os.fsencode(here) + b"\0")
+        except OSError as error:
+            raise storage_fault(error, record.parent) from error
+        finally:
+            os.close(descriptor)
+    return tuple(dict.fromkeys(path for path in known if path.is_absolute() and path != here))
 
 
 def folder_name(folder: Path) -> str:

@@ -79,10 +79,10 @@ class LockFolder:
         found = _owner(_read(self.path(key)))
         return found if found is not None and found.is_alive else None
 
-    def stale(self) -> list[str]:
-        """The keys of locks whose owner is dead; they are left where they are."""
+    def stale(self) -> dict[Path, str]:
+        """The locks whose owner is dead, each with its key; they are left where they are."""
         found = ((path, _read(path)) for path in sorted(self.folder.glob("*.json")))
-        return [str((content or {}).get("key", path.name)) for path, content in found if _is_stale(path, content)]
+        return {path: str((content or {}).get("key", path.name)) for path, content in found if _is_stale(path, content)}
 
     def sweep(self) -> list[str]:
         """Remove the locks of dead owners; their keys."""

@@ -188,16 +188,18 @@ def configuration_files(
         git_dir / "config.worktree",
         git_dir / "HEAD",
     }
+    named: dict[str, Path] = {}
     for setting in settings:
-        kind, _, name = setting.origin.partition(":")
-        if kind != "file":
+        if not setting.origin.startswith("file:"):
             continue
-        origin = Path(name) if Path(name).is_absolute() else git_dir.parent / name
-        files.add(origin)
+        # An absolute name replaces what it is joined to.
+        origin = named.get(setting.origin) or named.setdefault(
+            setting.origin, git_dir.parent / setting.origin.removeprefix("file:")
+        )
         if setting.key == "include.path" or (setting.key.startswith("includeif.") and setting.key.endswith(".path")):
             target = setting.value
             files.add(home / target[2:] if target.startswith("~/") else origin.parent / target)
-    return tuple(sorted(files))
+    return tuple(sorted(files.union(named.values())))
 
 
 def signature(files: Iterable[Path]) -> tuple[tuple[int, int, int, int] | None, ...]:

@@ -7,7 +7,7 @@ has the name that git gives it. Used by snapshots, change sets and worktrees tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -74,6 +74,33 @@ class ObjectReader:
                     found += [
                         _entries(oid, kind, content) for oid, (kind, content, _) in zip(asked, answers, strict=True)
                     ]
+        return found
+
+    async def tree_of_commit(self, oid: str) -> str:
+        """The name of a commit's tree."""
+        kind, content, _ = await self.read(oid)
+        if kind != "commit":
+            raise OutpostError("workspace", f"The object {oid} is no commit.")
+        return content[len(b"tree ") : content.index(b"\n")].decode("ascii")
+
+    async def entries(self, base: str, paths: Collection[bytes]) -> dict[bytes, Entry]:
+        """What a tree has at the paths, for those at which it has something; the folders are read level by level."""
+        root = _Folder()
+        for path in paths:
+            root.put(path.split(b"/"), None)
+        known = await _on_the_way(self, root, base)
+        found = {}
+        for path in paths:
+            *folders, name = path.split(b"/")
+            oid = base
+            for folder in folders:
+                above = known[oid].get(folder)
+                if above is None or not above.is_tree:
+                    break
+                oid = above.oid
+            else:
+                if (entry := known[oid].get(name)) is not None:
+                    found[path] = entry
         return found
 
     async def _ask(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:

@@ -52,6 +52,7 @@ async def open_plain_folder(
         snapshot = await _commit(repository, unsaved or {})
         owner = registration.this_process(run_id, snapshot.commit)
         await to_thread.run_sync((git_dir / "locked").write_text, owner.reason)
+        hold = await to_thread.run_sync(registration.Hold, git_dir)
     except BaseException as error:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(discard, target)
@@ -60,7 +61,8 @@ async def open_plain_folder(
             message = f"{source} cannot be copied: {error.strerror} ({error.filename})."
             raise OutpostError("workspace", message) from error
         raise
-    return Worktree(repository, repository, target, snapshot.commit, run_id, companions=(git_dir,)), snapshot
+    worktree = Worktree(repository, repository, target, snapshot.commit, run_id, companions=(git_dir,), hold=hold)
+    return worktree, snapshot
 
 
 async def reap_plain_folders(directory: Path, environment: Mapping[str, str] | None = None) -> tuple[Leftover, ...]:

@@ -15,11 +15,11 @@ from pathlib import Path
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.registration import process_is_alive, start_time
 
-_NAME = re.compile(r"outpost-(?:index|merge|review)-(\d+)-(\d+)-(\d+|unknown)-\w+")
+_NAME = re.compile(r"outpost-(?:index|merge|result|review)-(\d+)-(\d+)-(\d+|unknown)-\w+")
 
 
 def scratch_folder(kind: str) -> Path:
-    """A new folder that only the user can enter; whoever asked removes it. `kind` is `index`, `merge` or `review`."""
+    """A new folder that only the user can enter; whoever asked removes it. `kind`: `index`, `merge`, `result`, `review`."""
     own = os.getpid()
     try:
         return Path(tempfile.mkdtemp(prefix=f"outpost-{kind}-{_world()}-{own}-{start_time(own)}-"))

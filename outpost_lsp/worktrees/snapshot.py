@@ -7,6 +7,7 @@ nothing else. Called by a dispatch before it opens a worktree, and by a review t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,7 +17,7 @@ from anyio import to_thread
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.index_file import read_index
-from outpost_lsp.worktrees.objects import Entry, object_reader, write_tree
+from outpost_lsp.worktrees.objects import Entry, ObjectReader, object_reader, write_tree
 from outpost_lsp.worktrees.private_index import private_index, writing
 from outpost_lsp.worktrees.together import both
 from outpost_lsp.worktrees.unsaved import add_unsaved
@@ -115,18 +116,23 @@ async def tree_of(
     max_untracked: int,
     unsaved: Mapping[str, str | bytes] | None = None,
     untracked: bool = True,
+    reader: ObjectReader | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """The tree that the base tree becomes by what was scanned and by open buffers, and what was left out of it."""
+    """The tree that the base tree becomes by what was scanned and by open buffers, and what was left out of it.
+
+    `reader` is one that is open already.
+    """
     if base and not (scan.staged or scan.changed or scan.deleted or scan.untracked or scan.nested or unsaved):
         return base, ()
     changes: dict[bytes, Entry | None] = {**scan.staged, **dict.fromkeys((*scan.changed, *scan.deleted))}
-    async with private_index() as index, writing(repository), object_reader(repository) as reader:
+    opened = object_reader(repository) if reader is None else nullcontext(reader)
+    async with private_index() as index, writing(repository), opened as objects:
         notes = await take_files(repository, index, scan, max_untracked=max_untracked)
         if unsaved:
             notes += await add_unsaved(repository, index, unsaved, scan, base, untracked=untracked)
         known = await to_thread.run_sync(read_index, index, len(base) // 2) if base else None
         changes |= await entries_of(repository, index) if known is None else known
-        return await write_tree(repository, base, changes, reader), notes
+        return await write_tree(repository, base, changes, objects), notes
 
 
 async def commit_tree(repository: Repository, tree: str, parent: str, message: str) -> str:

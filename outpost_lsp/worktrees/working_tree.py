@@ -16,12 +16,13 @@ from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
+from outpost_lsp.domain.landing import is_unfinished
 from outpost_lsp.worktrees.git import Repository, failed, run_git
 from outpost_lsp.worktrees.index_file import write_index
-from outpost_lsp.worktrees.objects import Entry
+from outpost_lsp.worktrees.objects import Entry, ObjectReader
 
 _NAMED_IN_A_NOTE = 10
-_NAMED_IN_A_CALL = 500
+_GITLINK = b"160000"
 _LONGEST_LISTING = 1 << 30
 
 
@@ -71,20 +72,13 @@ async def scan_working_tree(
     return await to_thread.run_sync(_parse, result.stdout)
 
 
-async def scan_paths(repository: Repository, base: str, paths: Collection[str]) -> Scan:
+async def scan_paths(repository: Repository, base: str, paths: Collection[str], reader: ObjectReader) -> Scan:
     """Compare the named files with a tree; whatever else differs is not looked at."""
     names = sorted({path for path in paths if path})
     if not names:
         return Scan()
-    known = {}
-    for start in range(0, len(names), _NAMED_IN_A_CALL):
-        asked = names[start : start + _NAMED_IN_A_CALL]
-        listing = await run_git(repository, ["ls-tree", "-z", "--full-tree", base, "--", *asked], check=True)
-        for line in listing.stdout.split(b"\0"):
-            attributes, _, path = line.partition(b"\t")
-            fields = attributes.split(b" ")
-            if path and fields[1] == b"blob":
-                known[path] = Entry(fields[0], fields[2].decode("ascii"))
+    entries = await reader.entries(base, [os.fsencode(name) for name in names])
+    known = {path: entry for path, entry in entries.items() if not entry.is_tree and entry.mode != _GITLINK}
     present, absent = await to_thread.run_sync(_present, repository.top, names)
     fresh = [path for path in present if path not in known]
     ignored = set(await ignored_among(repository, None, fresh))
@@ -181,6 +175,8 @@ def _parse(listing: bytes) -> Scan:
             case b"# " if line.startswith(b"# branch.oid "):
                 oid = line.removeprefix(b"# branch.oid ")
                 head = "" if oid == b"(initial)" else oid.decode("ascii")
+            case b"? " if is_unfinished(line[2:]):
+                continue  # A process that was killed left it: what was written there had not been acknowledged.
             case b"? ":
                 others[b"nested" if line.endswith(b"/") else b"untracked"].append(line[2:])
             case b"! ":

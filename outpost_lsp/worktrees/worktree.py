@@ -45,7 +45,11 @@ _RETRY_S = 5.0
 _PAUSE_S = 0.05
 _CLEAN_UP_S = 10.0
 _SAFE_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_LOCKED_BY_OTHERS = re.compile(r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref)", re.IGNORECASE)
+_LOCKED_BY_OTHERS = re.compile(
+    r"(could not lock|unable to create .*\.lock|File exists|cannot lock ref|could not create directory of .*worktrees/)",
+    re.IGNORECASE,
+)
+"""The last when somebody took away the empty folder of registrations between git's two steps."""
 
 
 class GitCall(Protocol):
@@ -76,6 +80,8 @@ class Worktree:
     notes: tuple[str, ...] = ()
     companions: tuple[Path, ...] = ()
     """Folders that go when the worktree goes."""
+    hold: registration.Hold | None = None
+    """Shows that it is in use to processes that cannot see this one."""
     on_demand: OnDemand | None = None
     """Where the files come from that are not laid out yet; `None` for a worktree that was checked out whole."""
     is_closed: bool = field(default=False, init=False)
@@ -105,6 +111,8 @@ class Worktree:
         self.is_closed = True
         if self.on_demand is not None:
             await self.on_demand.aclose()
+        if self.hold is not None:
+            self.hold.close()
         if keep:
             return
         await remove_worktree(self.origin, self.directory)
@@ -151,10 +159,11 @@ async def open_worktree(
     try:
         _, lazily = await both(register, is_on_demand)
         view = repository.linked(target)
+        hold = await to_thread.run_sync(registration.Hold, view.git_dir)
         if lazily:
             on_demand = OnDemand(view, repository, commit, tree)
             await on_demand.begin()
-            return Worktree(on_demand.view, repository, target, commit, run_id, on_demand=on_demand)
+            return Worktree(on_demand.view, repository, target, commit, run_id, hold=hold, on_demand=on_demand)
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
         if checkout.status != 0:
             raise failed(["checkout"], checkout)
@@ -163,7 +172,7 @@ async def open_worktree(
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
             await remove_worktree(repository, target)
         raise
-    return Worktree(view, repository, target, commit, run_id, notes)
+    return Worktree(view, repository, target, commit, run_id, notes, hold=hold)
 
 
 async def remove_worktree(repository: Repository, directory: Path) -> None:
@@ -177,12 +186,18 @@ async def remove_worktree(repository: Repository, directory: Path) -> None:
 
 
 async def reap(repository: Repository, directory: Path, *, deadline_s: float = 60.0) -> Sequence[Leftover]:
-    """Clear what dead processes left of this repository in the folder of worktrees, and tell what was kept and why."""
+    """Clear what dead processes left of this repository in the folder of worktrees, and tell what was kept and why.
+
+    Another folder that worktrees went to before is found by git's registrations; there only what is certainly ours is
+    looked at, and a folder that is away (a disk that is not mounted) is left for later.
+    """
     found = []
     for entry in await to_thread.run_sync(administrative_directories, repository.common_dir):
         owner = registration.owner_of(entry)
         target = registered_directory(entry)
-        if owner is None or owner.is_alive or (target is not None and target.parent != directory):
+        if owner is None or owner.is_alive:
+            continue
+        if target is not None and target.parent != directory and not _is_of(owner, target, entry):
             continue
         reason = await _holds(repository, entry, target, owner, deadline_s)
         place = target or directory / owner.run_id
@@ -190,6 +205,7 @@ async def reap(repository: Repository, directory: Path, *, deadline_s: float = 6
             await _clear(repository, entry, target)
         found.append(Leftover(place, owner.run_id, owner.base, "kept" if reason else "removed", reason))
     await to_thread.run_sync(sweep, directory / TRASH)
+    await to_thread.run_sync(_drop_if_empty, repository.common_dir / "worktrees")
     return found
 
 
@@ -226,6 +242,8 @@ async def holds(view: Repository, owner: registration.Owner, *, deadline_s: floa
         return ""
     if await to_thread.run_sync(registration.processes_in, view.top):
         return "a process works in it"
+    if await to_thread.run_sync(_is_just_registered, view):
+        return ""
     try:
         head = await run_git(view, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
         if head.status != 0 or head.stdout.decode("ascii").strip() != owner.base:
@@ -271,6 +289,19 @@ def prepare_place(directory: Path, run_id: str) -> Path:
     return target
 
 
+def _is_of(owner: registration.Owner, target: Path, entry: Path) -> bool:
+    """Whether a worktree in a folder that is not today's is the one that its registration speaks of."""
+    if target.name != owner.run_id or not target.parent.is_dir():
+        return False
+    try:
+        words = (target / ".git").read_bytes().rstrip(b"\n").partition(b"gitdir: ")
+    except FileNotFoundError:
+        return not os.path.lexists(target)
+    except OSError:
+        return False
+    return not words[0] and Path(os.path.normpath(target / os.fsdecode(words[2]))) == entry
+
+
 def _administrative(repository: Repository, directory: Path) -> Path | None:
     entries = administrative_directories(repository.common_dir)
     return next((entry for entry in entries if registered_directory(entry) == directory), None)
@@ -291,15 +322,31 @@ def discard(folder: Path) -> None:
     threading.Thread(target=shutil.rmtree, args=(place, True), name="outpost-trash", daemon=True).start()
 
 
+def _is_just_registered(view: Repository) -> bool:
+    """Whether a worktree never had a file: its process died while git registered it, perhaps before it had a HEAD."""
+    return not (view.git_dir / "index").exists() and {place.name for place in view.top.iterdir()} <= {".git"}
+
+
 def _drop_registration(entry: Path) -> None:
+    # The words that say whose it is go last, for whoever comes after a process that dies in between.
+    (entry / "gitdir").unlink(missing_ok=True)
+    for place in [*entry.glob("*")]:
+        if place.name != "locked":
+            shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
     shutil.rmtree(entry, ignore_errors=True)
+    _drop_if_empty(entry.parent)
+
+
+def _drop_if_empty(registrations: Path) -> None:
     try:
-        entry.parent.rmdir()
+        registrations.rmdir()
     except OSError:
-        return  # Other worktrees are registered.
+        return  # Other worktrees are registered, or none ever was.
 
 
 def sweep(trash: Path) -> None:
     """Delete what earlier processes left in a trash."""
+    if trash.is_symlink():
+        return
     for place in trash.glob("*"):
         shutil.rmtree(place, ignore_errors=True)

@@ -129,6 +129,22 @@ def test_SEC_09_files_that_make_programs_act_wait_until_they_are_named(
     assert disposition(program, project, run) == "applied"
 
 
+def test_paths_to_apply_are_relative_to_where_the_person_is_as_those_to_review_are(
+    program: Program, project: RealRepository
+) -> None:
+    shop = project.path / "shop"
+    run = changed(program, project, **{"README.md": NEW_TEXT, "shop__new__one.py": "ONE = 1\n", ".envrc": "x\n"})
+    assert program("apply", run["id"], "shop/new/one.py", cwd=shop).status == 2
+    assert program("apply", run["id"], "../../outside", cwd=shop).status == 2
+    ended = program("apply", run["id"], "new/one.py", cwd=shop)
+    assert (ended.status, ended.out) == (0, "applied shop/new/one.py\n")
+    ended = program("apply", run["id"], "../README.md", "-C", "shop", cwd=project.path)
+    assert (ended.status, ended.out) == (0, "applied README.md\n")
+    ended = program("apply", run["id"], cwd=shop)
+    assert f"outpost-lsp apply {run['id']} ../.envrc\n" in ended.err
+    assert program("apply", run["id"], "../.envrc", cwd=shop).out == "applied .envrc\n"
+
+
 def test_discarded_changes_can_be_reopened_although_the_worktree_and_its_objects_are_gone(
     program: Program, project: RealRepository
 ) -> None:
@@ -217,6 +233,7 @@ def test_SNAP_09_an_agent_changes_a_copy_of_a_plain_folder_until_it_is_applied(
     assert "+changed by an agent" in program("diff", run["id"], cwd=folder).out
     assert program("apply", run["id"], cwd=folder).out == "applied README.md\n"
     assert (folder / "README.md").read_text("utf-8") == NEW_TEXT
+    assert "+changed by an agent" in program("diff", run["id"], cwd=folder).out  # As in a repository.
     assert program("apply", run["id"], cwd=folder).status == 2
     assert program("reopen", run["id"], cwd=folder).status == 0
     (folder / "README.md").write_text("shop\n", "utf-8")

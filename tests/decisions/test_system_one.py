@@ -830,6 +830,7 @@ def test_a_provider_that_was_not_closed_serves_the_next_event_loop_too() -> None
         ("", 405, "must include the version prefix"),
         ("/v1", 404, "check base_url"),
         ("/v1", 413, "reduced state"),
+        ("/v1", 413, 'state = "focused"'),
         ("/v1", 401, "api_key"),
         ("/v1", 403, "api_key"),
         ("/v1", 422, "does not accept"),

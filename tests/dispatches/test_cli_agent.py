@@ -361,6 +361,29 @@ async def test_a_start_that_takes_too_long_or_speaks_otherwise_is_a_fault(stage:
     assert (locked.code, "variable" in locked.message) == ("provider", True)
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("cat", "response", "cat did not understand the first message"),
+        (
+            ["sh", "-c", 'read -r line; echo \'{"jsonrpc":"2.0","id":0,"result":{}}\''],
+            "response",
+            "sh did not understand",
+        ),
+        ("true", "process", "before it answered"),
+        (["sh", "-c", "echo usage: agent >&2; exit 2"], "process", "usage: agent"),
+    ],
+    ids=["gives back", "answers otherwise", "says nothing", "wants arguments"],
+)
+async def test_a_program_that_is_no_agent_is_named_with_what_it_must_speak(
+    stage: Stage, command: Any, code: str, told: str
+) -> None:
+    fault = await failure(stage, CliAgent(command, startup_timeout_s=WAIT_S), "hello")
+    assert (fault.code, told in fault.message) == (code, True)
+    assert "speaks the Agent Client Protocol (ACP) over standard input and output" in fault.message
+    assert "To check, start the command" in fault.message
+
+
 async def test_EXEC_06_an_oversized_message_stops_it(stage: Stage, notes: Path) -> None:
     fault = await failure(stage, external(notes), "do: oversized")
     assert (fault.code, fault.details["stopReason"]) == ("response", "oversized-event")

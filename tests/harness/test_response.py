@@ -97,7 +97,9 @@ async def test_RESP_04_07_08_a_bad_answer_is_repaired_in_the_same_conversation(s
     assert '"risks"' in repair.messages[2].text
     # LOOP-23: only read-only tools, so no delegation.
     assert [tool.name for tool in repair.tools] == ["read_file", "list_files"]
-    assert len(result.turns) == 2
+    # The text is that of all turns; the last one and the value are the answer that holds.
+    assert [turn.text for turn in result.turns] == ["no block", GOOD]
+    assert result.text == f"no block\n{GOOD}"
 
 
 async def test_RESP_09_the_last_failure_is_raised_with_what_is_needed_to_go_on(stage: Stage) -> None:

@@ -217,6 +217,17 @@ async def test_habits_are_warnings_where_a_change_brings_them_and_information_in
     assert {(habit, "information"), (fault, "error")} <= standing
 
 
+async def test_a_default_that_is_never_changed_is_a_warning_where_it_is_new_and_information_where_it_stands(
+    desk: Desk,
+) -> None:
+    path, text = "shop/cart.py", "\n\ndef known(x, seen=[]):\n    return x in seen\n"
+    desk.repository.write(path, desk.repository.path.joinpath(path).read_text() + text)
+    default = "mutable-argument-default"
+    assert (path, default, "warning") in (await desk.review()).short
+    assert (path, default, "information") in (await desk.review("workspace")).short
+    assert (path, default, "information") in (await desk.review("file", paths=(path,))).short
+
+
 async def test_a_selection_is_reviewed_within_its_lines(desk: Desk) -> None:
     span = Span(start_line=7, start_character=0, end_line=9, end_character=0)
     inside = await desk.review("selection", paths=("shop/cart.py",), span=span)

@@ -14,6 +14,7 @@ from outpost_lsp.lsp.hover import hover_markdown
 from outpost_lsp.service import dismissing
 from outpost_lsp.service.board import FindingBoard
 from outpost_lsp.storage.findings import FindingStore
+from outpost_lsp.storage.shared_dismissals import SHARED_PATH
 
 TEXT = "def first():\n    return 1\n\n\ndef second():\n    return first\n"
 
@@ -26,10 +27,11 @@ class Desk:
         self.state = folder / "state"
         self.top.mkdir(exist_ok=True)
         self.told: list[str] = []
+        self.warned: list[str] = []
         self.board = self.open()
 
     def open(self) -> FindingBoard:
-        self.board = FindingBoard(self.top, FindingStore(self.state), self.told.append)
+        self.board = FindingBoard(self.top, FindingStore(self.state), self.told.append, self.warned.append)
         self.board.load()
         return self.board
 
@@ -247,6 +249,70 @@ async def test_a_shared_dismissal_that_a_colleague_makes_or_takes_back_is_follow
     colleague.board.dismiss(shown.id, "agreed", None)
     desk.board.follow_dismissals(shared=False)
     assert [one.status for one in desk.board.listing()] == ["open"]
+
+
+async def test_a_shared_dismissal_that_a_colleague_takes_back_ends_for_whoever_made_it_too(desk: Desk) -> None:
+    desk.board.follow_dismissals(shared=True)
+    desk.board.publish(finding("return first"))
+    desk.board.dismiss(desk.board.listing()[0].id, "agreed", None)
+    desk.board.flush()
+    desk.told.clear()
+    (desk.top / SHARED_PATH).write_text('{"version": 1, "dismissals": []}\n')
+    desk.board.changed_on_disk(SHARED_PATH)
+    assert desk.told == ["a.py"]
+    assert [one.status for one in desk.board.listing()] == ["open"]
+    board = desk.open()
+    board.follow_dismissals(shared=True)
+    assert [one.status for one in board.listing()] == ["open"]
+
+
+async def test_a_private_dismissal_stays_private_until_it_is_made_again_with_the_team(desk: Desk) -> None:
+    desk.board.publish(finding("return first"))
+    [shown] = desk.board.listing()
+    desk.board.dismiss(shown.id, "mine", None)
+    desk.board.follow_dismissals(shared=True)
+    assert [one.status for one in desk.board.listing()] == ["dismissed"]
+    assert not (desk.top / SHARED_PATH).exists()
+    assert desk.board.restore(shown.id).status == "open"
+    assert not (desk.top / SHARED_PATH).exists()
+    desk.board.follow_dismissals(shared=False)
+    desk.board.dismiss(shown.id, "mine", None)
+    desk.board.follow_dismissals(shared=True)
+    desk.board.dismiss(shown.id, "ours", None)
+    (desk.top / SHARED_PATH).unlink()
+    desk.board.catch_up()
+    assert [one.status for one in desk.board.listing()] == ["open"]
+
+
+async def test_a_mangled_file_of_the_team_is_told_once_and_what_it_said_before_counts(desk: Desk) -> None:
+    desk.board.follow_dismissals(shared=True)
+    desk.board.publish(finding("return first"))
+    desk.board.publish(finding("return 1", number=2, code="d"))
+    first, second = desk.board.listing()
+    desk.board.dismiss(first.id, "agreed", None)
+    file = desk.top / SHARED_PATH
+    sound = file.read_text()
+    file.write_text("{")
+    for _ in range(3):
+        desk.board.changed_on_disk(SHARED_PATH)
+        desk.board.catch_up()
+    [told] = desk.warned
+    assert told.startswith(f"{SHARED_PATH}: line 1: it is not JSON")
+    assert told.endswith("mend it, or take back an earlier version with git; until then what it said before counts")
+    assert [one.status for one in desk.board.listing()] == ["dismissed", "open"]
+    with pytest.raises(OutpostError, match="mend it") as fault:
+        desk.board.dismiss(second.id, None, None)
+    assert fault.value.details == {"path": SHARED_PATH}
+    with pytest.raises(OutpostError, match="mend it"):
+        desk.board.restore(first.id)
+    assert [one.status for one in desk.board.listing()] == ["dismissed", "open"]
+    assert file.read_text() == "{"
+    file.write_text(sound)
+    desk.board.changed_on_disk(SHARED_PATH)
+    assert desk.board.dismiss(second.id, None, None).status == "dismissed"
+    file.write_text("{")
+    desk.board.changed_on_disk(SHARED_PATH)
+    assert len(desk.warned) == 2
 
 
 async def test_U_10_a_finding_whose_dismissal_ends_is_told_about_and_says_so(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outpost_lsp.domain.run import Run
+from outpost_lsp.service import results
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.worktrees import on_demand
 from tests.service.conftest import Office, loopback
@@ -178,3 +179,17 @@ async def test_SEC_12_LOCAL_05_without_bubblewrap_a_confined_shell_is_absent_and
         run = await work(office, await office.workspace(project, settings(server, shell="confined")))
         assert '"shell"' not in server.requests[0].body.decode()
     assert any("cannot be confined" in note for note in run.notes)
+
+
+async def test_a_repository_that_an_agent_makes_is_part_of_what_it_changed_and_the_run_says_what_is_not(
+    office: Office, project: RealRepository
+) -> None:
+    who = "-c user.name=agent -c user.email=agent@localhost"
+    command = f"git init -q made && echo one > made/one.txt && cd made && git add . && git {who} commit -qm one"
+    with ModelServer([shell(command), "Done."]) as server:
+        workspace = await office.workspace(project, settings(server, shell="unconfined"))
+        run = await work(office, workspace)
+    assert run.disposition == "pending"
+    assert any("made/" in note and "history" in note for note in run.notes)
+    shown = await results.diff(workspace, run)
+    assert [each.file.path for each in shown.files] == ["made/one.txt"]

@@ -99,6 +99,33 @@ def test_what_nobody_reported_is_unknown_in_every_form_and_never_zero() -> None:
     assert not list(table([], Paint(colour=False)))
 
 
+def test_a_decision_model_is_told_with_the_one_that_answered_and_priced_by_the_one_that_was_asked(
+    tmp_path: Path,
+) -> None:
+    told = journal(
+        tmp_path / "a.jsonl",
+        {"kind": "decision", "status": "started", "provider": "system-one", "model": "auto"},
+        {"kind": "usage", "tokens": {"input": 80, "output": 0}, "model": "auto", "source": "router"},
+        {"kind": "decision", "status": "finished", "provider": "system-one", "model": "laya-rl-agent"},
+        {"kind": "usage", "tokens": {"input": 10, "output": 1}, "model": "small"},
+        {"kind": "subagent", "id": "s1", "name": "reviewer", "callId": "c", "status": "started"},
+        {"kind": "decision", "status": "started", "provider": "rules", "model": "rules", "subagentId": "s1"},
+        {"kind": "usage", "tokens": {"input": 5, "output": 1}, "model": "rules", "subagentId": "s1"},
+        {"kind": "decision", "status": "finished", "provider": "rules", "model": "rules", "subagentId": "s1"},
+    )
+    prices = ModelPriceTable("USD", {"auto": {"input": 1.0, "output": 1.0}, "small": {"input": 1.0, "output": 10.0}})
+    whole = tokens(80, 0, "auto") + tokens(10, 1) + tokens(5, 1, "rules")
+    lines = spending([run("a", whole)], {"a": told}, prices)
+    assert [(one.model, one.answered) for one in lines] == [
+        ("auto", {"laya-rl-agent"}),
+        ("small", set()),
+        ("rules", set()),
+    ]
+    assert csv_row(lines[0])[2] == "auto"
+    assert csv_row(lines[0])[8:] == ("0.000080", "USD")
+    assert "auto (answered: laya-rl-agent)" in list(table(lines, Paint(colour=False)))[1]
+
+
 def test_without_any_price_no_cost_is_told() -> None:
     [line] = spending([run("a", tokens(10, 1))], {}, None)
     assert csv_row(line) == ("2026-03-05", "coordinator", "small", "1", "10", "0", "1", "true", "", "")

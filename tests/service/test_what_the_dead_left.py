@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from outpost_lsp.domain.run import Run
 from outpost_lsp.service import results
+from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.identifiers import new_run_id, now_text
 from outpost_lsp.worktrees.plain_folder import open_plain_folder
 from outpost_lsp.worktrees.registration import Owner
+from outpost_lsp.worktrees.snapshot import take_snapshot
+from outpost_lsp.worktrees.worktree import open_worktree
 from tests.service.conftest import Office, Open
+from tests.support.repositories import RealRepository
 
 
 async def test_SNAP_09_what_a_killed_run_changed_in_a_copy_of_a_plain_folder_is_offered_and_the_rest_is_cleared_away(
@@ -41,8 +49,45 @@ async def test_SNAP_09_what_a_killed_run_changed_in_a_copy_of_a_plain_folder_is_
         assert [path.name for path in workspace.layout.worktrees.iterdir() if path.name[0] != "."] == [changed]
 
 
-async def _opened(office: Office, folder: Path):
-    workspace = office.outpost.add_workspace(folder)
+@pytest.mark.parametrize("is_repository", [True, False])
+async def test_SNAP_07_after_the_folder_of_worktrees_changed_what_the_former_one_holds_is_offered_and_cleared(
+    open_office: Open, project: RealRepository, tmp_path: Path, is_repository: bool
+) -> None:
+    folder = project.path
+    if not is_repository:
+        shutil.rmtree(folder / ".git")
+    changed, empty = new_run_id(), new_run_id()
+    async with open_office() as office:
+        workspace = await _opened(office, folder, {"sandbox": {"directory": str(tmp_path / "former")}})
+        former = workspace.layout.worktrees
+        for run_id in (changed, empty):
+            workspace.runs.save(_interrupted(run_id, folder))
+            if is_repository:
+                snapshot = await take_snapshot(workspace.repository)
+                worktree = await open_worktree(workspace.repository, snapshot.commit, former, run_id=run_id)
+            else:
+                worktree, _ = await open_plain_folder(folder, former, run_id=run_id)
+            owner = Owner(run_id, worktree.commit, _ended_process(), "1")
+            (worktree.repository.git_dir / "locked").write_text(owner.reason, "utf-8")
+            if run_id == changed:
+                (worktree.directory / "new.txt").write_text("two\n", "utf-8")
+        (former / ".trash" / "left").mkdir(parents=True)
+    async with open_office() as office:
+        workspace = await _opened(office, folder)
+        assert workspace.layout.worktrees != former
+        assert workspace.layout.former_worktrees == (former,)
+        await workspace.cleared()
+        run, other = workspace.runs.load(changed), workspace.runs.load(empty)
+        assert run is not None
+        assert other is not None
+        assert (run.disposition, other.disposition) == ("pending", "none")
+        assert b"+two" in (await results.diff(workspace, run)).patch
+        assert [path.name for path in former.iterdir() if path.name[0] != "."] == [changed]
+        assert not (former / ".trash" / "left").exists()
+
+
+async def _opened(office: Office, folder: Path, settings: dict[str, Any] | None = None) -> Workspace:
+    workspace = office.outpost.add_workspace(folder, client_settings=settings, trusted=True)
     await workspace.ready()
     return workspace
 

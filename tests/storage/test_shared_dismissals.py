@@ -73,6 +73,32 @@ def test_a_file_that_is_no_list_is_a_fault_and_is_not_overwritten(tmp_path: Path
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"dismissals": [\n{},\n', f"{SHARED_PATH}: line 3: it is not JSON (Expecting value); mend it"),
+        (
+            b"{\n<<<<<<< ours\n=======\n>>>>>>> theirs\n}",
+            f"{SHARED_PATH}: line 2: a merge conflict is not settled; mend",
+        ),
+        (b"{}\xff", f"{SHARED_PATH}: it is not UTF-8; mend it, or take back an earlier version with git"),
+        (b"[]", f"{SHARED_PATH}: an object with a list 'dismissals' was expected; mend it"),
+    ],
+)
+def test_a_mangled_file_says_its_name_where_it_is_wrong_and_what_helps(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    path = tmp_path / SHARED_PATH
+    path.parent.mkdir()
+    path.write_bytes(content)
+    shared = read_shared_dismissals(tmp_path)
+    assert not shared.is_known
+    assert shared.faults[0].startswith(told)
+    with pytest.raises(OutpostError) as fault:
+        update_shared_dismissals(tmp_path, add=[a_record(1)])
+    assert fault.value.message.startswith(told)
+
+
 def test_SEC_07_a_linked_folder_or_file_is_neither_read_nor_written(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     update_shared_dismissals(outside_top(outside), add=[a_record(1)])

@@ -64,6 +64,62 @@ async def test_SNAP_05_commits_staged_unstaged_and_new_files_count_together(
     assert inside.git("status", "--porcelain").splitlines()[0] == "?? link" or "link" in inside.git("status", "-s")
 
 
+@pytest.mark.parametrize("how", ["left", "staged", "committed"])
+async def test_SNAP_05_a_repository_of_its_own_that_an_agent_made_is_part_of_the_result_but_for_its_history(
+    repository: RealRepository, tmp_path: Path, how: str
+) -> None:
+    worktree = await opened(repository, tmp_path / "trees")
+    inside = RealRepository(worktree.directory)
+    inner = make_repository(worktree.directory / "made", {"one.py": "1\n", "deep/two.py": "2\n", ".gitignore": "*.o\n"})
+    inner.write("x.o", "ignored\n")
+    inner.write("later.py", "not committed\n")
+    (inner.path / "out").symlink_to(repository.path)
+    if how != "left":
+        inside.git("-c", "advice.addEmbeddedRepo=false", "add", "-A")
+    if how == "committed":
+        inside.git("commit", "-q", "-m", "by the agent")
+    changes = await worktree.freeze()
+    assert [(file.path, file.status, file.new_mode) for file in changes.files] == [
+        ("made/.gitignore", "added", "100644"),
+        ("made/deep/two.py", "added", "100644"),
+        ("made/later.py", "added", "100644"),
+        ("made/one.py", "added", "100644"),
+        ("made/out", "added", "120000"),
+    ]
+    [note] = changes.notes
+    assert "made/" in note
+    assert "history" in note
+    inner.write("later.py", "again\n")
+    [file] = [file for file in (await worktree.freeze()).files if file.path == "made/later.py"]
+    assert repository.git("cat-file", "blob", file.new_oid) == "again"
+    await worktree.close(keep=False)
+
+
+async def test_REL_01_a_file_that_a_killed_process_was_just_writing_is_no_change(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    (repository.path / ".outpost-0123456789abcdef.old").write_text("of an apply\n")
+    worktree = await opened(repository, tmp_path / "trees")
+    (worktree.directory / ".outpost-0123456789abcdef.tmp").write_text("half a fi")
+    (worktree.directory / "new").mkdir()
+    (worktree.directory / "new" / ".outpost-fedcba9876543210.tmp").write_text("")
+    assert (await worktree.changes()).is_empty
+    (worktree.directory / ".outpost-notes.tmp").write_text("an agent's\n")
+    assert [file.path for file in (await worktree.changes()).files] == [".outpost-notes.tmp"]
+    await worktree.close(keep=False)
+
+
+async def test_SNAP_05_a_repository_of_its_own_without_files_is_no_empty_result(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    worktree = await opened(repository, tmp_path / "trees")
+    RealRepository(worktree.directory).git("init", "-q", "made")
+    changes = await worktree.changes()
+    assert not changes.files
+    assert not changes.is_empty
+    await worktree.close(keep=False)
+
+
 async def test_SEC_24_a_change_set_is_frozen_and_kept_by_the_worktree_alone(
     repository: RealRepository, tmp_path: Path
 ) -> None:

@@ -251,6 +251,47 @@ async def test_SNAP_07_what_a_dead_process_left_empty_is_cleared_and_work_is_kep
     assert results["changed"].base
 
 
+async def test_SNAP_07_what_a_dead_process_left_in_another_folder_is_found_by_its_registration(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    former, away = tmp_path / "former", tmp_path / "away"
+    empty = await leftover(repository, former, "empty")
+    changed = await leftover(repository, former, "changed")
+    (changed / "new.txt").write_text("work\n")
+    vanished = await leftover(repository, former, "vanished")
+    shutil.rmtree(vanished)
+    relative = await leftover(repository, former, "relative")
+    link = os.path.relpath((relative / ".git").read_text().strip().removeprefix("gitdir: "), relative)
+    (relative / ".git").write_text(f"gitdir: {link}\n")
+    unmounted = await leftover(repository, away, "unmounted")
+    away.rename(tmp_path / "elsewhere")
+    found = await find_repository(repository.path)
+    results = {each.run_id: each.state for each in await reap(found, tmp_path / "today")}
+    assert results == {"empty": "removed", "changed": "kept", "vanished": "removed", "relative": "removed"}
+    assert not empty.exists()
+    assert (changed / "new.txt").read_text() == "work\n"
+    assert sorted(registered(repository)) == sorted(map(str, (changed, unmounted)))
+    (tmp_path / "elsewhere").rename(away)
+    results = {each.run_id: each.state for each in await reap(found, tmp_path / "today")}
+    assert results == {"changed": "kept", "unmounted": "removed"}
+
+
+async def test_SEC_07_a_registration_that_names_a_folder_of_others_removes_nothing(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    planted = await leftover(repository, tmp_path / "former", "planted")
+    found = await find_repository(repository.path)
+    entry = found.linked(planted).git_dir
+    for number, place in enumerate((tmp_path / "mine" / "planted", tmp_path / "mine" / "other")):
+        place.mkdir(parents=True)
+        (place / "kept.txt").write_text("mine\n")
+        (place / ".git").write_text("gitdir: /somewhere/else\n" if number else "gitdir: \n")
+        (entry / "gitdir").write_text(f"{place}/.git\n")
+        (entry / "index").unlink(missing_ok=True)
+        assert await reap(found, tmp_path / "today") == []
+        assert (place / "kept.txt").read_text() == "mine\n"
+
+
 async def test_U_23_a_worktree_with_a_living_process_in_it_is_kept(repository: RealRepository, tmp_path: Path) -> None:
     place = await leftover(repository, tmp_path / "trees", "busy")
     process = subprocess.Popen(["sleep", "1000"], cwd=place)

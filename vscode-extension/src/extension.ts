@@ -32,6 +32,7 @@ import { TEXT_SCHEME, Texts } from "./texts";
 import { Timelines, VIEW_TYPE } from "./timeline/panels";
 import { Upkeep } from "./upkeep";
 import { showFindings, showRuns } from "./views";
+import { tickReview } from "./walkthrough";
 
 let server: Server | undefined;
 
@@ -98,6 +99,7 @@ export function activate(extension: ExtensionContext): void {
     log,
     automatic,
     ...watchOccasions(automatic),
+    ...tickReview(runs),
     status,
     messages,
     runs,

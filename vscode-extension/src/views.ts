@@ -9,7 +9,8 @@ import type { RunStore } from "./runs/store";
 import type { RunsTree } from "./runs/tree";
 import { plural } from "./text";
 
-const DRAW_MS = 100;
+/** The editor draws a tree anew once nothing was told of it for 200 ms: what is told more often is never drawn. */
+const DRAW_MS = 250;
 const TICK_MS = 1000;
 
 export function showFindings(store: FindingStore, tree: FindingsTree): { dispose(): unknown }[] {
@@ -35,13 +36,22 @@ export function showFindings(store: FindingStore, tree: FindingsTree): { dispose
 
 export function showRuns(store: RunStore, tree: RunsTree): { dispose(): unknown }[] {
   const view = window.createTreeView("outpost.runs", { treeDataProvider: tree, showCollapseAll: true });
+  const draw = new Coalescer<string | undefined>(DRAW_MS, (changed) => {
+    const ids = changed.filter((one) => one !== undefined);
+    tree.refresh(ids.length < changed.length ? undefined : ids);
+  });
+  const drawAll = (ids: readonly (string | undefined)[]): void => {
+    for (const id of ids) {
+      draw.add(id);
+    }
+  };
   let timer: NodeJS.Timeout | undefined;
   // The elapsed time of live runs goes on while somebody looks.
   const tick = (): void => {
     const isWanted = view.visible && store.live().length > 0;
     if (isWanted && timer === undefined) {
       timer = setInterval(() => {
-        tree.refresh(store.live().map(({ run }) => run.id));
+        drawAll(store.live().map(({ run }) => run.id));
       }, TICK_MS);
     } else if (!isWanted) {
       clearInterval(timer);
@@ -53,11 +63,12 @@ export function showRuns(store: RunStore, tree: RunsTree): { dispose(): unknown 
   });
   return [
     view,
+    draw,
     ticking,
     window.registerFileDecorationProvider(tree),
     view.onDidChangeVisibility(tick),
     store.onChange(({ ids, list }) => {
-      tree.refresh(list ? undefined : ids);
+      drawAll(list ? [undefined] : ids);
       tick();
     }),
   ];

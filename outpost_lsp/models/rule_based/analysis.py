@@ -57,7 +57,8 @@ class RawFinding:
     """The fault belongs to the file and not to its line: a base that has it anywhere has it."""
 
     is_habit: bool = False
-    """Dangerous or careless rather than wrong: a warning where a change brings it, worth a look in code that stands."""
+    """Dangerous or careless rather than wrong: a warning where a change brings it, worth a look in code that stands; so
+    it is told there with `only_new`, too."""
 
     hides_others: bool = False
     """The text could not be read as a whole because of this fault: others may be there."""

@@ -120,7 +120,7 @@ def _sort_out(state: ReviewState, sides: FileSides, after: Sequence[RawFinding],
         # All in an added file is new; what only a comparison could judge is worth a look.
         kept = [replace(found, severity="information") if found.only_new else found for found in after]
     else:
-        kept = [found.as_it_stands for found in after if not found.only_new]
+        kept = [found.as_it_stands for found in after if found.is_habit or not found.only_new]
     if (span := state.assignment.span) is not None:
         last = span.end_line + (1 if span.end_character or span.end_line == span.start_line else 0)
         kept = [found for found in kept if is_within(found, ((span.start_line + 1, last + 1),))]

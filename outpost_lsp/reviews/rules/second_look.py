@@ -1,8 +1,8 @@
 """A second look at what ruff says: where a rule is known to speak of code that is meant, it is kept for comparisons.
 
 A finding that fails the second look is not dropped. It becomes one that only a comparison with a base may bring up
-(`only_new`): what stood there before is meant, what a change brings is worth a word. What another tool's suppression
-comment answers on the line is dropped.
+(`only_new`): what stood there before is meant, what a change brings is worth a word; a few are information where they
+stand, too. What another tool's suppression comment answers on the line is dropped.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ _IN_DOUBT: Final[Mapping[str, Severity]] = {
     **dict.fromkeys(_WAITING, "warning"),
 }
 """What a finding in doubt counts as, where that is less than it is otherwise."""
+_TOLD_WHERE_IT_STANDS: Final = frozenset(("B006",))
+"""In doubt, but one line away from a fault: a habit, which is information in code that stands."""
 _ANOTHER_FIRST: Final = frozenset(("cls", "mcs", "mcls", "metacls", "klass", "_self", "_cls", "__self__", "this"))
 
 
@@ -80,7 +82,13 @@ def second_look(placed: Sequence[Placed], path: str, text: str, lines: Sequence[
         doubt = _DOUBTS.get(item.finding.rule)
         if item.finding.rule in _ONLY_NEW or (doubt is not None and doubt(_Case(item, path, text, lines))):
             severity = _IN_DOUBT.get(item.finding.rule, item.finding.severity)
-            finding = replace(item.finding, only_new=True, severity=severity, confidence=CONFIDENCE[severity])
+            finding = replace(
+                item.finding,
+                only_new=True,
+                is_habit=item.finding.rule in _TOLD_WHERE_IT_STANDS,
+                severity=severity,
+                confidence=CONFIDENCE[severity],
+            )
             item = Placed(finding, item.start, item.end)  # noqa: PLW2901
         kept.append(item)
     return kept

@@ -21,6 +21,8 @@ const COORDINATOR = "You coordinate the shop.";
 const REVIEWER = "You review the shop.";
 const WRITER = "You write for the shop.";
 
+const HINT = "Think of rebates, too.";
+
 const FINDING = {
   path: "prices.py",
   quote: "return price - price * percent / 100",
@@ -169,6 +171,11 @@ step("delegation is shown live, with the models that were chosen and why", async
     (await window.rows("Runs")).some((row) => row.includes("reviewer") && row.includes("deep → large-1")),
   );
   await window.picture("delegation");
+  // One agent is spoken to: the one that works for the other.
+  await window.act("Runs", /reviewer\s*deep → large-1/u, "Steer…");
+  await window.see(".quick-input-widget", "What should reviewer know or do?");
+  await window.answer(HINT);
+  await window.told("Outpost: told");
   await service.release("reviewer");
   await window.notification("Have the shop reviewed.: 1 finding");
   const ends = [/coordinator.*fast → small-1 · step 2/u, /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u];
@@ -181,6 +188,8 @@ step("delegation is shown live, with the models that were chosen and why", async
   await window.status("USD");
   await window.picture("delegated");
   const seen = await service.requests();
+  const told = seen.map(({ body }) => JSON.stringify(body)).filter((body) => body.includes(HINT));
+  assert.ok(told.length > 0 && told.every((body) => body.includes(REVIEWER) && !body.includes(COORDINATOR)));
   assert.ok(
     seen
       .filter(({ path }) => path.endsWith("/chat/completions"))

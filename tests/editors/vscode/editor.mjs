@@ -45,12 +45,13 @@ async function freePort() {
   return port;
 }
 
-/** A git repository with a first commit of some files. */
+/** A git repository with a first commit of some files, in which the editor can commit, too. */
 export function makeRepository(folder, files) {
   mkdirSync(folder, { recursive: true });
-  const git = (...parameters) =>
-    execFileSync("git", ["-c", "user.name=Test", "-c", "user.email=test@example.org", ...parameters], { cwd: folder });
+  const git = (...parameters) => execFileSync("git", parameters, { cwd: folder });
   git("init", "--quiet", "--initial-branch=main");
+  git("config", "user.name", "Test");
+  git("config", "user.email", "test@example.org");
   writeFiles(folder, files);
   git("add", "--all");
   git("commit", "--quiet", "--message=first");
@@ -86,6 +87,11 @@ export class Editor {
       OUTPOST_CONFIG: join(home, "outpost.toml"),
       ...environment,
     };
+    if (environment.PATH !== undefined) {
+      // The editor takes the search path that the person's shell tells it at login.
+      editor.environment.SHELL = "/bin/sh";
+      writeFileSync(join(home, ".profile"), `PATH='${environment.PATH}'\n`);
+    }
     execFileSync(process.execPath, [ENTRY, ...editor.common, "--install-extension", vsix], {
       env: editor.environment,
       stdio: "pipe",

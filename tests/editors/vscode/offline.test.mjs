@@ -60,6 +60,14 @@ step("the extension starts the server without a word", async () => {
   assert.deepEqual(await window.notifications(), []);
 });
 
+step("without a run that changed something, Apply and Discard say that there is nothing to do", async () => {
+  await window.command("Outpost: Apply Changes");
+  await window.notification("there is nothing to apply");
+  await window.command("Outpost: Discard Changes…");
+  await window.notification("there is nothing to discard");
+  await window.clear();
+});
+
 step("the walkthrough begins with a review, since there is nothing to set up", async () => {
   await window.command("Outpost: Open the Walkthrough");
   await window.see(".getting-started-step", "Review your uncommitted work");
@@ -87,6 +95,34 @@ step("a review from the source control view puts findings into the view and the 
     /outpost\s*\(?is-literal\)? ?\[Ln 5, Col 5\]/u.test((await problem.innerText()).replace(/\s+/gu, " ")),
   );
   await window.picture("problems");
+});
+
+/** Commands that ask one thing after the other: what is seen of each question, and what is said to it. */
+const QUESTIONS = {
+  "Outpost: Review…": [["Staged changes"], ["The configured reviewer"], ["What should be looked at especially?"]],
+  "Outpost: Review a Commit…": [["Which commit?"]],
+  "Outpost: Run an Agent…": [["reviewer"], ["What should reviewer do?"]],
+  "Outpost: Set API Key…": [["Another…"], ["The provider's name", "own"], ["kept in the editor's secret storage"]],
+  "Outpost: Dismiss for a While…": [[MUTABLE], ["For a week"], ["Reviewers are told."]],
+};
+
+step("a person who turns away the first, second or third question has done nothing", async () => {
+  for (const [title, questions] of Object.entries(QUESTIONS)) {
+    for (const [index, [last]] of questions.entries()) {
+      await window.command(title);
+      for (const [text, answer] of questions.slice(0, index)) {
+        await (answer === undefined ? window.pick(text) : window.answer(answer));
+      }
+      await window.turnAway(last);
+    }
+  }
+  await window.status("Outpost: idle");
+  assert.equal((await window.rows("Runs")).filter((row) => row.includes("Review of")).length, 1);
+  assert.deepEqual(
+    (await window.notifications()).filter((one) => !one.includes("Review of the uncommitted changes")),
+    [],
+  );
+  await window.row("Findings", MUTABLE);
 });
 
 step("a suggestion is applied to the text, and its finding goes", async () => {
@@ -179,7 +215,11 @@ step("a code action and a code lens lead to the same", async () => {
 });
 
 step("review on save begins a moment after the last save, and says nothing of its progress", async () => {
-  editor.configure({ "outpost.reviewOnSave": true });
+  editor.configure({
+    "outpost.reviewOnSave": true,
+    "outpost.reviewOnCommit": true,
+    "git.useEditorAsCommitInput": false,
+  });
   await window.reload();
   await window.status("Outpost: idle");
   await window.row("Runs", "Review of the uncommitted changes");
@@ -195,6 +235,15 @@ step("review on save begins a moment after the last save, and says nothing of it
   await window.command("File: Save All Files");
   await window.row("Findings", "`misspelt` is not defined");
   await until("there is one more review", async () => (await reviews()).length === 2);
+});
+
+step("review on commit reviews what was committed", async () => {
+  await window.command("Git: Commit All");
+  await window.answer("more prices");
+  await window.row("Runs", "Review of the commit HEAD");
+  await window.status("Outpost: idle");
+  await window.row("Findings", "`misspelt` is not defined");
+  assert.equal((await window.rows("Runs")).filter((row) => row.includes("Review of the commit")).length, 1);
 });
 
 step("activation takes less than 300 ms of the extension's own time", async () => {

@@ -133,6 +133,39 @@ describe("the server", () => {
   });
 });
 
+describe("a bare machine", () => {
+  before(async () => {
+    // A search path on which there is nothing at all.
+    const bare = mkdtempSync(join(folder, "bare-"));
+    editor = await Editor.start({ settings: { "outpost.serverPath": "" }, environment: { PATH: bare } });
+    window = await editor.open(repository, "a.py");
+  });
+  after(() => editor?.stop());
+
+  step("without any Python that is said, with ways out", async () => {
+    await window.status("Outpost: set up");
+    await window.command("Outpost: Set Up the Server…");
+    await window.confirm("Install");
+    await window.notification("Outpost needs Python 3.11 or later, and there is none in PATH.");
+    await window.notification("Get Python");
+    await window.picture("no-python");
+    await window.press("there is none in PATH", "Choose a Python…");
+    await window.see(".settings-editor", "Interpreter");
+    await window.command("View: Close Editor");
+  });
+
+  step("without git that is said, and the server stays", async () => {
+    editor.configure({});
+    await window.status("Outpost: idle");
+    await window.command("Outpost: Review Uncommitted Work");
+    await window.notification("git was not found in PATH; install git 2.38 or newer");
+    await window.picture("no-git");
+    await window.command("Outpost: Check the Installation");
+    await until("the check says so", async () => /FAIL\s+git/u.test(await window.editorText()));
+    await window.status("Outpost: idle");
+  });
+});
+
 describe("trust", () => {
   before(async () => {
     editor = await Editor.start({
@@ -154,6 +187,15 @@ describe("trust", () => {
     for (const title of ["Coordinate…", "Run an Agent…", "Fix with an Agent"]) {
       assert.ok(!(await window.isOffered(`Outpost: ${title}`, "Outpost: Review Uncommitted Work")), title);
     }
+  });
+
+  step("a walkthrough that is opened later has the review ticked", async () => {
+    await window.command("Outpost: Open the Walkthrough");
+    const title = "Review your uncommitted work";
+    await window.see(".getting-started-step:has(.codicon.complete)", title);
+    await window.see(".getting-started-step:not(:has(.codicon.complete))", "Let agents delegate");
+    await window.picture("walkthrough-later");
+    await window.command("View: Close Editor");
   });
 
   step("trust that is given reaches the server", async () => {

@@ -143,6 +143,15 @@ export class Window {
     });
   }
 
+  /** Turn away the question that is asked now. */
+  async turnAway(question) {
+    await this.see(".quick-input-widget", question);
+    await insist("the question is turned away", async (timeout) => {
+      await this.page.keyboard.press("Escape");
+      await until("it is gone", async () => (await this.find(".quick-input-widget", question).count()) === 0, timeout);
+    });
+  }
+
   /** Agree to what is ticked in the list that is open. */
   async accept() {
     await this.page.locator(".quick-input-widget").getByRole("button", { name: "OK", exact: true }).click();

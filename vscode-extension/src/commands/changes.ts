@@ -4,9 +4,9 @@ import { commands, QuickPickItemKind, Uri, window, workspace, type QuickPickItem
 
 import { changeUri, isBinary } from "../changes/documents";
 import { hunkText } from "../changes/hunks";
-import type { ApplyResult, ChangedFile, Run } from "../protocol";
+import { isLive, type ApplyResult, type ChangedFile, type Run } from "../protocol";
 import { oneLine, plural } from "../text";
-import { pickRun, runNode, type Context, type Handler } from "./context";
+import { pickRun, runNode, type Context, type Handler, type Wanted } from "./context";
 
 interface Part {
   readonly paths?: readonly string[];
@@ -18,24 +18,56 @@ interface How {
   readonly save?: boolean;
 }
 
+const hasChanges = ({ disposition }: Run): boolean => disposition !== "none";
+const isPending = ({ disposition }: Run): boolean => disposition === "pending";
+
+/** What there is to say of changes that are not what a command is for. */
+function whatBecame(run: Run): string {
+  if (isLive(run)) {
+    return "that run has not ended yet.";
+  }
+  return {
+    none: "that run changed nothing.",
+    pending: "the changes of that run still wait.",
+    applied: "the changes of that run are applied already.",
+    discarded: "the changes of that run were given up; Reopen brings them back.",
+  }[run.disposition];
+}
+
+const CHANGED: Wanted = {
+  ask: "Whose changes?",
+  none: "no run has changed anything.",
+  fits: hasChanges,
+  misfit: whatBecame,
+};
+const PENDING: Wanted = {
+  ask: "Whose changes should be applied?",
+  none: "there is nothing to apply: no run has changes that wait.",
+  fits: isPending,
+  misfit: whatBecame,
+};
+const SETTLED: Wanted = {
+  ask: "Whose changes should be brought back?",
+  none: "there is nothing to reopen: no changes were applied or given up.",
+  fits: (run) => hasChanges(run) && !isPending(run),
+};
+
 export function changeCommands(context: Context): Record<string, Handler> {
-  const isPending = ({ disposition }: Run): boolean => disposition === "pending";
-  const hasChanges = ({ disposition }: Run): boolean => disposition !== "none";
   const applying =
     (how: How): Handler =>
     async (argument) => {
-      const run = await pickRun(context, argument, "Whose changes should be applied?", isPending);
+      const run = await pickRun(context, argument, PENDING);
       const node = runNode(argument);
       const part: Part = node?.kind === "changed-file" ? { paths: [node.file.path] } : {};
       return run === undefined ? undefined : apply(context, run, part, how);
     };
   return {
     "outpost.ui.showChanges": async (argument) => {
-      const run = await pickRun(context, argument, "Whose changes?", hasChanges);
+      const run = await pickRun(context, argument, CHANGED);
       return run === undefined ? undefined : showAll(context, run);
     },
     "outpost.ui.showChange": async (argument, path) => {
-      const run = await pickRun(context, argument, "Whose changes?", hasChanges);
+      const run = await pickRun(context, argument, CHANGED);
       const node = runNode(argument);
       const wanted = node?.kind === "changed-file" ? node.file.path : path;
       const file =
@@ -46,7 +78,7 @@ export function changeCommands(context: Context): Record<string, Handler> {
     "outpost.ui.applyPreview": applying({ preview: true }),
     "outpost.ui.applySave": applying({ save: true }),
     "outpost.ui.applyHunks": async (argument) => {
-      const run = await pickRun(context, argument, "Whose changes?", isPending);
+      const run = await pickRun(context, argument, PENDING);
       const node = runNode(argument);
       const hunks =
         run === undefined
@@ -57,7 +89,11 @@ export function changeCommands(context: Context): Record<string, Handler> {
         : apply(context, run, { hunks }, {});
     },
     "outpost.ui.discard": async (argument) => {
-      const run = await pickRun(context, argument, "Whose changes should be given up?", isPending);
+      const run = await pickRun(context, argument, {
+        ...PENDING,
+        ask: "Whose changes should be given up?",
+        none: "there is nothing to discard: no run has changes that wait.",
+      });
       if (run === undefined) {
         return;
       }
@@ -67,11 +103,14 @@ export function changeCommands(context: Context): Record<string, Handler> {
         "Discard",
       );
       if (answer !== undefined) {
-        await context.session.request("outpost.discard", { runId: run.id });
+        const { discarded } = await context.session.request("outpost.discard", { runId: run.id });
+        if (!discarded) {
+          void window.showInformationMessage("Outpost: there was nothing to discard.");
+        }
       }
     },
     "outpost.ui.reopen": async (argument) => {
-      const run = await pickRun(context, argument, "Whose changes?", (one) => hasChanges(one) && !isPending(one));
+      const run = await pickRun(context, argument, SETTLED);
       if (run !== undefined) {
         context.changes.forget(run.id);
         context.runs.upsert((await context.session.request("outpost.reopen", { runId: run.id })).run);

@@ -42,24 +42,37 @@ export function register(handlers: Readonly<Record<string, Handler>>): Disposabl
   );
 }
 
+/** Which runs a command is for. */
+export interface Wanted {
+  /** The question when there are several. */
+  readonly ask: string;
+  /** What is said when there is none. */
+  readonly none: string;
+  readonly fits?: (run: Run) => boolean;
+  /** What is said of one that was named and does not fit; without it, that is the server's to judge. */
+  readonly misfit?: (run: Run) => string;
+}
+
 /** The run that a command means: its id, a node of the view, or one that the person picks. */
-export async function pickRun(
-  { runs }: Context,
-  argument: unknown,
-  placeHolder: string,
-  wanted: (run: Run) => boolean = () => true,
-): Promise<Run | undefined> {
+export async function pickRun({ runs }: Context, argument: unknown, wanted: Wanted): Promise<Run | undefined> {
+  const fits = wanted.fits ?? ((): boolean => true);
   const id = typeof argument === "string" ? argument : runIdOf(argument);
   if (id !== undefined) {
-    return runs.get(id)?.run;
+    const named = runs.get(id)?.run;
+    const why =
+      named === undefined ? "that run is not kept any more." : fits(named) ? undefined : wanted.misfit?.(named);
+    if (why !== undefined) {
+      void window.showInformationMessage(`Outpost: ${why}`);
+    }
+    return why === undefined ? named : undefined;
   }
   const choices = runs
     .list()
     .map(({ run }) => run)
-    .filter(wanted);
+    .filter(fits);
   if (choices.length <= 1) {
     if (choices.length === 0) {
-      void window.showInformationMessage("Outpost: there is no such run.");
+      void window.showInformationMessage(`Outpost: ${wanted.none}`);
     }
     return choices[0];
   }
@@ -69,7 +82,7 @@ export async function pickRun(
       description: [text.status(run), run.agent, text.elapsed(run, Date.now())].join(" · "),
       run,
     })),
-    { placeHolder },
+    { placeHolder: wanted.ask },
   );
   return picked?.run;
 }

@@ -6,13 +6,24 @@ import { reportUri } from "../changes/documents";
 import { isLive, type RaisedLimits, type Run } from "../protocol";
 import type { Timelines } from "../timeline/panels";
 import { oneLine } from "../text";
-import { pickRun, runNode, type Context, type Handler } from "./context";
+import { pickRun, runNode, type Context, type Handler, type Wanted } from "./context";
+
+const ANY: Wanted = { ask: "Which run?", none: "there are no runs yet." };
+const CONVERSATION: Wanted = {
+  ask: "Which conversation?",
+  none: "there is no conversation to go on with.",
+  fits: ({ conversation }) => conversation !== undefined,
+};
 
 export function runCommands(context: Context, timelines: Timelines): Record<string, Handler> {
   const { session, runs } = context;
   return {
     "outpost.ui.cancel": async (argument) => {
-      const run = await pickRun(context, argument, "Which run should be cancelled?", isLive);
+      const run = await pickRun(context, argument, {
+        ask: "Which run should be cancelled?",
+        none: "nothing is running.",
+        fits: isLive,
+      });
       if (run !== undefined && !(await session.request("outpost.cancel", { runId: run.id })).cancelled) {
         void window.showInformationMessage("Outpost: that run has ended already.");
       }
@@ -21,33 +32,45 @@ export function runCommands(context: Context, timelines: Timelines): Record<stri
       await Promise.all(runs.live().map(({ run }) => session.request("outpost.cancel", { runId: run.id })));
     },
     "outpost.ui.steer": async (argument) => {
-      const run = await pickRun(context, argument, "Which run is it for?", isLive);
+      const run = await pickRun(context, argument, {
+        ask: "Which run is it for?",
+        none: "nothing is running.",
+        fits: isLive,
+      });
       return run === undefined ? undefined : steer(context, run, argument);
     },
     "outpost.ui.continue": async (argument) => {
-      const run = await pickRun(context, argument, "Which conversation?", (one) => one.conversation !== undefined);
+      const run = await pickRun(context, argument, CONVERSATION);
       return run === undefined ? undefined : goOn(context, run, false);
     },
     "outpost.ui.fork": async (argument) => {
-      const run = await pickRun(context, argument, "Which conversation?", (one) => one.conversation !== undefined);
+      const run = await pickRun(context, argument, CONVERSATION);
       return run === undefined ? undefined : goOn(context, run, true);
     },
     "outpost.ui.showTimeline": async (argument) => {
-      const run = await pickRun(context, argument, "Which run?");
+      const run = await pickRun(context, argument, ANY);
       return run === undefined ? undefined : timelines.show(run.id);
     },
     "outpost.ui.showAnswer": async (argument) => {
-      const run = await pickRun(context, argument, "Whose answer?", ({ text }) => text !== undefined);
+      const run = await pickRun(context, argument, {
+        ask: "Whose answer?",
+        none: "no run has an answer.",
+        fits: ({ text }) => text !== undefined,
+      });
       if (run !== undefined) {
         await window.showTextDocument(reportUri(run.id), { preview: true });
       }
     },
     "outpost.ui.replay": async (argument) => {
-      const run = await pickRun(context, argument, "Which run should be gone through again?", (one) => !isLive(one));
+      const run = await pickRun(context, argument, {
+        ask: "Which run should be gone through again?",
+        none: "no run has ended yet.",
+        fits: (one) => !isLive(one),
+      });
       return run === undefined ? undefined : context.starter.start("outpost.replay", { runId: run.id });
     },
     "outpost.ui.copyRunId": async (argument) => {
-      const run = await pickRun(context, argument, "Which run?");
+      const run = await pickRun(context, argument, ANY);
       if (run !== undefined) {
         await env.clipboard.writeText(run.id);
       }

@@ -29,7 +29,7 @@ export type RunNode =
 
 /** Reads what is only asked for when somebody opens a node. */
 export interface Details {
-  /** Have the run's agents told by its timeline; once for each run. */
+  /** Have the run's agents told by its timeline. */
   tellAgents(runId: string): Promise<void>;
   changedFiles(runId: string): Promise<readonly ChangedFile[]>;
 }
@@ -61,6 +61,7 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
   readonly onDidChangeFileDecorations = this.decorated.event;
   /** One node for each run, since the editor tells nodes apart by identity. */
   private readonly nodes = new Map<string, RunNode>();
+  private readonly telling = new Map<string, Promise<void>>();
 
   constructor(
     private readonly store: RunStore,
@@ -113,7 +114,7 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
           return [];
         }
         if (!entry.isTold) {
-          await this.details.tellAgents(node.id);
+          await this.tellAgents(node.id);
         }
         const { run } = entry;
         return [
@@ -180,6 +181,16 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
       `Route ${text.route(route)}`,
       route.reason === "selected" ? undefined : new ThemeColor("list.warningForeground"),
     );
+  }
+
+  /** The view asks again and again while a run is busy; the server is asked once. */
+  private tellAgents(id: string): Promise<void> {
+    let telling = this.telling.get(id);
+    if (telling === undefined) {
+      telling = this.details.tellAgents(id).finally(() => this.telling.delete(id));
+      this.telling.set(id, telling);
+    }
+    return telling;
   }
 
   node(id: string): RunNode {

@@ -194,6 +194,7 @@ export function save(uri: Uri): void {
 /** What happened, and what is to happen. */
 export const stage = {
   dialogs: [] as Dialog[],
+  /** Values, or functions of the dialog. */
   answers: [] as unknown[],
   executed: [] as unknown[][],
   registered: new Map<string, (...given: unknown[]) => unknown>(),
@@ -223,12 +224,20 @@ export const stage = {
 
 function ask(dialog: Dialog): Promise<unknown> {
   stage.dialogs.push(dialog);
-  return Promise.resolve(stage.answers.shift());
+  const answer = stage.answers.shift();
+  return Promise.resolve(typeof answer === "function" ? (answer as (dialog: Dialog) => unknown)(dialog) : answer);
 }
 
 function message(kind: "info" | "warning" | "error"): (text: string, ...rest: unknown[]) => Promise<unknown> {
   return (text, ...rest) => ask({ kind, text, choices: rest.filter((one): one is string => typeof one === "string") });
 }
+
+interface TabNews {
+  readonly opened: readonly { readonly input?: unknown }[];
+  readonly changed: readonly { readonly input?: unknown }[];
+}
+
+export const tabs = new EventEmitter<TabNews>();
 
 interface PickItem {
   readonly label: string;
@@ -244,8 +253,8 @@ export const window = {
   showQuickPick: async (items: readonly (string | PickItem)[], options: Options) => {
     const label = (item: string | PickItem): string => (typeof item === "string" ? item : item.label);
     const answer = await ask({ kind: "pick", text: options.placeHolder ?? "", choices: items.map(label) });
-    return Array.isArray(answer)
-      ? items.filter((item) => answer.includes(label(item)))
+    return answer !== undefined && (options.canPickMany === true || Array.isArray(answer))
+      ? items.filter((item) => [answer].flat().includes(label(item)))
       : items.find((item) => label(item) === answer);
   },
   showWorkspaceFolderPick: async (options: Options) => {
@@ -301,6 +310,7 @@ export const window = {
       unknown
     >,
   createWebviewPanel: () => ({}),
+  tabGroups: { onDidChangeTabs: tabs.event },
   registerFileDecorationProvider: () => new Disposable(() => undefined),
   registerWebviewPanelSerializer: () => new Disposable(() => undefined),
 };
