@@ -7,7 +7,10 @@
 #
 # PYTHON is one with this project's extras `dev` and `ray`.
 set -euo pipefail
-python="$(command -v "${1:?name a Python with the extras dev and ray}")"
+python="$(command -v "${1:?name a Python with the extras dev and ray}")" || {
+  echo "$0: $1 cannot be run by this user" >&2
+  exit 1
+}
 shift
 here="$(cd "$(dirname "$0")" && pwd)"
 cd "$here/../.."
