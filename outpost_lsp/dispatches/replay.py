@@ -61,6 +61,10 @@ class ReplayedTurns:
         self._number += 1
         if recorded.prompt != prompt:
             self._diverged("prompt", recorded.prompt, prompt)
+        if recorded.gaps:
+            more = f", and {len(recorded.gaps) - 1} more" if len(recorded.gaps) > 1 else ""
+            told = f"records are missing from turn {self._number} of the recording: {recorded.gaps[0]}{more}"
+            self._observation.emit(WarningEvent(message=told))
         return await self._carried(sandbox, recorded)
 
     async def close(self) -> None:
