@@ -26,9 +26,6 @@ from outpost_lsp.dispatches.sandboxing import OpenedSandbox, conversations_of
 from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import (
     AgentEvent,
-    DecisionEvent,
-    DecisionRequestEvent,
-    DecisionResponseEvent,
     Event,
     FindingEvent,
     PhaseEvent,
@@ -41,6 +38,7 @@ from outpost_lsp.domain.event import (
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.job import JobEvent, JobHandle, JobResult
 from outpost_lsp.domain.markdown import one_line, safe_markdown
+from outpost_lsp.domain.observation import DecisionEvent, DecisionRequestEvent, DecisionResponseEvent
 from outpost_lsp.domain.permission import normalised_path
 from outpost_lsp.domain.run import RunError
 from outpost_lsp.errors import FAULT_CODES, OutpostError

@@ -18,15 +18,8 @@ from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.recording import RecordedTurn, ReplayAgent
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
-from outpost_lsp.domain.event import (
-    AgentEvent,
-    DecisionEvent,
-    DecisionRequestEvent,
-    DecisionResponseEvent,
-    Event,
-    SummaryEvent,
-    WarningEvent,
-)
+from outpost_lsp.domain.event import AgentEvent, Event, SummaryEvent, WarningEvent
+from outpost_lsp.domain.observation import DecisionEvent, DecisionRequestEvent, DecisionResponseEvent
 from outpost_lsp.errors import FAULT_CODES, OutpostError, configuration
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.storage.journal import JournalRecord
