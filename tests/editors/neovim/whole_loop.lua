@@ -77,6 +77,14 @@ wait("the fix is in the buffer", function()
   return table.concat(vim.api.nvim_buf_get_lines(buffer, 0, -1, false), "\n"):find('path == "x"', 1, true) ~= nil
 end)
 
+-- Without a run that changed something there is nothing to apply, drop or bring back, and that is told.
+for action, such in pairs({ apply = "pending", discard = "pending", reopen = "discarded or applied" }) do
+  vim.cmd("Outpost " .. action)
+  wait("nothing to " .. action .. " is told", function()
+    return messages[#messages] == "outpost: nothing to " .. action .. ": no run has changes that are " .. such
+  end)
+end
+
 -- Dismissal.
 local left = of("undefined-name")
 vim.api.nvim_win_set_cursor(0, { left.lnum + 1, 5 })

@@ -31,9 +31,10 @@ local function running_id(id)
   return id or run and run.id
 end
 
--- Call `act` with the id of the run that was named, else of the newest whose changes `fit`. Later runs that changed nothing
--- do not stand in the way, and runs of earlier sessions and of the terminal are the server's to tell.
-local function with_changes(id, dispositions, act)
+-- Call `act` with the id of the run that was named, else of the newest whose changes are so; without one, say that there is
+-- nothing to `what`. Later runs that changed nothing do not stand in the way, and runs of earlier sessions and of the
+-- terminal are the server's to tell.
+local function with_changes(what, id, dispositions, act)
   if id then
     act(id)
     return
@@ -44,7 +45,8 @@ local function with_changes(id, dispositions, act)
     if run then
       act(run.id, run.title)
     else
-      vim.notify("outpost: no run has changes for that", vim.log.levels.WARN)
+      local such = table.concat(dispositions, " or ")
+      vim.notify("outpost: nothing to " .. what .. ": no run has changes that are " .. such, vim.log.levels.WARN)
     end
   end)
 end
@@ -67,7 +69,7 @@ end
 -- Put what a run changed into the buffers; `done` is called when that was possible.
 local function apply(words, done)
   local named = words[1] and (state.runs[words[1]] or words[1]:match(RUN_ID)) and table.remove(words, 1) or nil
-  with_changes(named, { "pending" }, function(id)
+  with_changes("apply", named, { "pending" }, function(id)
     client.command("apply", { runId = id, paths = #words > 0 and words or nil }, function(result)
       for _, conflict in ipairs(result.conflicts) do
         vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
@@ -184,7 +186,7 @@ M.actions = {
     most = 1,
     complete = run_ids(false),
     run = function(words)
-      with_changes(words[1], { "pending", "applied", "discarded" }, function(id)
+      with_changes("show", words[1], { "pending", "applied", "discarded" }, function(id)
         client.command("diff", { runId = id }, windows.diff)
       end)
     end,
@@ -202,7 +204,7 @@ M.actions = {
     most = 1,
     complete = run_ids(false),
     run = function(words)
-      with_changes(words[1], { "pending" }, function(id, title)
+      with_changes("discard", words[1], { "pending" }, function(id, title)
         client.command("discard", { runId = id }, function()
           vim.notify("outpost: discarded: " .. (title or id))
         end)
@@ -214,7 +216,7 @@ M.actions = {
     most = 1,
     complete = run_ids(false),
     run = function(words)
-      with_changes(words[1], { "discarded", "applied" }, function(id, title)
+      with_changes("reopen", words[1], { "discarded", "applied" }, function(id, title)
         client.command("reopen", { runId = id }, function()
           vim.notify("outpost: its changes wait again: " .. (title or id))
         end)
