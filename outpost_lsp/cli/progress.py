@@ -15,7 +15,6 @@ from outpost_lsp.domain.event import (
     FallbackEvent,
     FindingEvent,
     ModelRetryEvent,
-    Observation,
     SteerEvent,
     StuckEvent,
     SubagentEvent,
@@ -26,6 +25,7 @@ from outpost_lsp.domain.event import (
 )
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.domain.observation import Observation
 from outpost_lsp.domain.run import Run
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.domain.wording import wait_text

@@ -23,8 +23,9 @@ from outpost_lsp.domain.decision import (
     DecisionResult,
     PreparedState,
 )
-from outpost_lsp.domain.event import DecisionEvent, DecisionRequestEvent, DecisionResponseEvent, Event
+from outpost_lsp.domain.event import Event
 from outpost_lsp.domain.lossless import lossless_fault
+from outpost_lsp.domain.observation import DecisionEvent, DecisionRequestEvent, DecisionResponseEvent
 from outpost_lsp.domain.usage import UNKNOWN, Usage, usage_from_report
 from outpost_lsp.errors import OutpostError, configuration
 

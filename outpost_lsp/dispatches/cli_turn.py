@@ -21,6 +21,7 @@ from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
+from outpost_lsp.dispatches.turn_runtime import turn_runtime
 from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import (
     ConversationEvent,
@@ -38,9 +39,9 @@ from outpost_lsp.domain.sandbox import Channel
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.budget import Budget
-from outpost_lsp.harness.gate import Asking, Gate
+from outpost_lsp.harness.gate import Gate
 from outpost_lsp.harness.response import with_format
-from outpost_lsp.harness.runtime import Activity, TurnRuntime
+from outpost_lsp.harness.runtime import TurnRuntime
 
 if TYPE_CHECKING:
     from outpost_lsp.dispatches.acp_session import AcpSession
@@ -74,7 +75,8 @@ class CliTurns:
     async def turn(self, sandbox: OpenedSandbox, prompt: str, *, repair: bool = False) -> str:
         """One turn, from a prompt to an answer; a person's text that arrives meanwhile is part of it (STEER-14)."""
         progress, options = self._progress, self._options
-        runtime = self._runtime = self._made_runtime(sandbox, repair=repair)
+        runtime = turn_runtime(sandbox, options, self._observation, progress, repair=repair, observe=self._tell)
+        self._runtime = runtime
         if self._home is None and sandbox.layout is not None:
             # The sandbox's own home is gone with it, and with it what a conversation could go on from.
             self._home = sandbox.layout.agents
@@ -276,23 +278,6 @@ class CliTurns:
             runtime.mark_incomplete()
 
     # Telling
-
-    def _made_runtime(self, sandbox: OpenedSandbox, *, repair: bool) -> TurnRuntime:
-        activity = Activity()
-        return TurnRuntime(
-            lease=sandbox.lease,
-            observe=self._tell,
-            observe_decision=self._observation.emit_decision,
-            asking=Asking(self._options.ask, activity.hold),
-            activity=activity,
-            note=self._progress.note,
-            steering=self._observation.steering,
-            on_receipt=self._options.on_receipt,
-            spent=self._progress.usage,
-            verbose=self._observation.verbose,
-            attribute_usage=self._options.prices is not None or self._options.shared is not None,
-            read_only=repair,
-        )
 
     def _tell(self, event: Event) -> None:
         self._observation.emit(event, "agent")

@@ -15,15 +15,13 @@ from outpost_lsp.dispatches.options import DispatchOptions
 from outpost_lsp.dispatches.redaction import journal_mask
 from outpost_lsp.dispatches.report import ReportCollector, ReportData
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
-from outpost_lsp.domain.event import (
+from outpost_lsp.domain.event import Event, StuckEvent, WarningEvent
+from outpost_lsp.domain.observation import (
     DispatchFinishedEvent,
     DispatchStartEvent,
-    Event,
     Observation,
     Scope,
     Source,
-    StuckEvent,
-    WarningEvent,
     WorkspaceCommitsEvent,
 )
 from outpost_lsp.domain.usage import Usage

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from outpost_lsp.domain.event import DispatchStartEvent, Event, Observation, Scope, Source
+from outpost_lsp.domain.event import Event
+from outpost_lsp.domain.observation import DispatchStartEvent, Observation, Scope, Source
 from outpost_lsp.errors import configuration
 
 Sink = Callable[[Observation], Any]

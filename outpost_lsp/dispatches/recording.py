@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from outpost_lsp.dispatches.gaps import GapFinder
 from outpost_lsp.domain.usage import ZERO, Usage
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.storage.journal import JournalRecord, read_journal
@@ -25,6 +26,8 @@ class RecordedTurn:
     events: tuple[JournalRecord, ...]
     usage: Usage
     duration_ms: int
+    gaps: tuple[str, ...] = ()
+    """What is missing from it for certain, in words for people."""
 
 
 @dataclass(slots=True)
@@ -72,21 +75,22 @@ def _recorded(records: Iterable[JournalRecord]) -> _Recording:
     recording = _Recording()
     prompt: str | None = None
     events: list[JournalRecord] = []
+    finder = GapFinder()
     for record in records:
         if record.kind == "prompt":
-            prompt, events = str(record.event.get("text", "")), []
+            prompt, events, finder = str(record.event.get("text", "")), [], GapFinder()
         elif record.kind == "summary" and prompt is not None:
             usage = _usage(record.event.get("tokens"), record.seq)
             duration_ms = record.event.get("durationMs")
-            recording.turns.append(
-                RecordedTurn(prompt, tuple(events), usage, duration_ms if isinstance(duration_ms, int) else 0)
-            )
+            took = duration_ms if isinstance(duration_ms, int) else 0
+            recording.turns.append(RecordedTurn(prompt, tuple(events), usage, took, tuple(finder.end(usage))))
             prompt = None
         elif record.kind == "workspace-commits":
             recording.commits = record.event
         elif record.kind == "dispatch-finished":
             recording.error = record.event.get("error") if record.event.get("status") != "done" else None
         elif prompt is not None and record.kind not in _NOT_REPLAYED:
+            finder.take(record)
             events.append(record)
     return recording
 

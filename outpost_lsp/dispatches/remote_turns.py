@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import anyio
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
@@ -23,12 +23,10 @@ from outpost_lsp.dispatches.remote_base import KeptBase
 from outpost_lsp.dispatches.remote_people import RemotePeople, texts
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, conversations_of
+from outpost_lsp.dispatches.turn_runtime import turn_runtime
 from outpost_lsp.dispatches.turns import carried
+from outpost_lsp.dispatches.written_events import DECISIONS, agent_event, decision_event
 from outpost_lsp.domain.event import (
-    AgentEvent,
-    DecisionEvent,
-    DecisionRequestEvent,
-    DecisionResponseEvent,
     Event,
     FindingEvent,
     PhaseEvent,
@@ -45,18 +43,11 @@ from outpost_lsp.domain.permission import normalised_path
 from outpost_lsp.domain.run import RunError
 from outpost_lsp.errors import FAULT_CODES, OutpostError
 from outpost_lsp.harness.budget import Budget
-from outpost_lsp.harness.gate import Asking
-from outpost_lsp.harness.runtime import Activity, TurnRuntime, captured
+from outpost_lsp.harness.runtime import TurnRuntime, captured
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.worktrees.git import run_git
 from outpost_lsp.worktrees.portable import accept_result, pack_delta
 
-_EVENT: Final[TypeAdapter[Event]] = TypeAdapter(AgentEvent)
-_DECISIONS: Final[Mapping[str, type[Event]]] = {
-    "decision": DecisionEvent,
-    "decision-request": DecisionRequestEvent,
-    "decision-response": DecisionResponseEvent,
-}
 _TOLD_HERE: Final = frozenset(("dispatch-start", "dispatch-finished", "workspace-commits", "summary"))
 """What the dispatch here says itself."""
 _CANCEL_S: Final = 20.0
@@ -80,7 +71,7 @@ class RemoteTurns:
     async def turn(self, sandbox: OpenedSandbox, prompt: str, *, repair: bool = False) -> str:
         """Send the prompt as a job and follow it to its answer."""
         options, observation, progress = self._options, self._observation, self._progress
-        runtime = self._runtime(sandbox, repair=repair)
+        runtime = turn_runtime(sandbox, options, observation, progress, repair=repair)
         observation.runtime = runtime
         started = time.monotonic()
         status = 1
@@ -220,19 +211,17 @@ class RemoteTurns:
 
     def _observed(self, line: Mapping[str, Any], runtime: TurnRuntime) -> None:
         data = line.get("event")
-        kind = data.get("kind") if isinstance(data, Mapping) else None
+        kind = str(data.get("kind")) if isinstance(data, Mapping) else ""
         if kind in _TOLD_HERE or not isinstance(data, Mapping):
             return
         try:
-            if kind in _DECISIONS:
-                decision = _DECISIONS[str(kind)].model_validate(dict(data))
+            if kind in DECISIONS:
+                decision = decision_event(kind, data)
                 self._observation.emit_decision(decision, decision.subagent_id)
                 return
-            event = _EVENT.validate_python(dict(data))
+            event = agent_event(data)
         except ValidationError:
-            self._observation.emit(
-                WarningEvent(message=f"an event of the worker is not understood: {one_line(str(kind))}")
-            )
+            self._observation.emit(WarningEvent(message=f"an event of the worker is not understood: {one_line(kind)}"))
             return
         self._emit(event, runtime)
 
@@ -275,23 +264,6 @@ class RemoteTurns:
 
     def _malformed(self, what: str) -> OutpostError:
         return OutpostError("response", f"{self._agent.executor.name}: the {what} of the job is malformed")
-
-    def _runtime(self, sandbox: OpenedSandbox, *, repair: bool) -> TurnRuntime:
-        options, activity = self._options, Activity()
-        return TurnRuntime(
-            lease=sandbox.lease,
-            observe=self._observation.emit,
-            observe_decision=self._observation.emit_decision,
-            asking=Asking(options.ask, activity.hold),
-            activity=activity,
-            note=self._progress.note,
-            steering=self._observation.steering,
-            on_receipt=options.on_receipt,
-            spent=self._progress.usage,
-            verbose=self._observation.verbose,
-            attribute_usage=options.prices is not None,
-            read_only=repair,
-        )
 
 
 def _checked(finding: Finding) -> Finding | None:

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from outpost_lsp.dispatches.observation import DispatchObservation
 from outpost_lsp.dispatches.options import DispatchOptions
@@ -18,26 +18,13 @@ from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.recording import RecordedTurn, ReplayAgent
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
-from outpost_lsp.domain.event import (
-    AgentEvent,
-    DecisionEvent,
-    DecisionRequestEvent,
-    DecisionResponseEvent,
-    Event,
-    SummaryEvent,
-    WarningEvent,
-)
+from outpost_lsp.dispatches.written_events import agent_event, decision_event
+from outpost_lsp.domain.event import Event, SummaryEvent, WarningEvent
 from outpost_lsp.errors import FAULT_CODES, OutpostError, configuration
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.storage.journal import JournalRecord
 from outpost_lsp.worktrees.git import run_git
 
-_EVENT: Final[TypeAdapter[Event]] = TypeAdapter(AgentEvent)
-_DECISIONS: Final[Mapping[str, type[Event]]] = {
-    "decision": DecisionEvent,
-    "decision-request": DecisionRequestEvent,
-    "decision-response": DecisionResponseEvent,
-}
 _YIELD_EVERY: Final = 50
 
 
@@ -61,6 +48,10 @@ class ReplayedTurns:
         self._number += 1
         if recorded.prompt != prompt:
             self._diverged("prompt", recorded.prompt, prompt)
+        if recorded.gaps:
+            more = f", and {len(recorded.gaps) - 1} more" if len(recorded.gaps) > 1 else ""
+            told = f"records are missing from turn {self._number} of the recording: {recorded.gaps[0]}{more}"
+            self._observation.emit(WarningEvent(message=told))
         return await self._carried(sandbox, recorded)
 
     async def close(self) -> None:
@@ -99,7 +90,7 @@ class ReplayedTurns:
 
     def _decision(self, record: JournalRecord) -> None:
         try:
-            event = _DECISIONS[record.kind].model_validate(dict(record.event))
+            event = decision_event(record.kind, record.event)
         except (KeyError, ValidationError) as error:
             raise configuration(f"journal: the decision event {record.seq} is malformed") from error
         self._observation.emit_decision(event, event.subagent_id or record.scope.get("subagentId"))
@@ -150,7 +141,7 @@ class ReplayedTurns:
 
 def _event(record: JournalRecord, index: int) -> Event:
     try:
-        return _EVENT.validate_python({**record.event})
+        return agent_event(record.event)
     except ValidationError as error:
         raise configuration(f"journal: event {index} ({record.kind}) is malformed") from error
 

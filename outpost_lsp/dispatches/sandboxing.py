@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import anyio
 
 from outpost_lsp.dispatches.furnishing import Furnishing, confinement_for, furnish, remove_stand_in
-from outpost_lsp.domain.event import WorkspaceCommitsEvent
+from outpost_lsp.domain.observation import WorkspaceCommitsEvent
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.files_on_demand import FilesOnDemand

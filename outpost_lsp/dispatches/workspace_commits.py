@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from outpost_lsp.domain.event import WorkspaceCommitsEvent
+from outpost_lsp.domain.observation import WorkspaceCommitsEvent
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.workspaces.reading import is_ancestor, tree_of
 from outpost_lsp.workspaces.record import Commit

@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, SandboxProvider, conversations_of
 from outpost_lsp.dispatches.workspace_commits import rebuild, recorded_commits
-from outpost_lsp.domain.event import WorkspaceCommitsEvent
+from outpost_lsp.domain.observation import WorkspaceCommitsEvent
 from outpost_lsp.domain.sandbox import Lease
 from outpost_lsp.errors import OutpostError, record_recovery
 from outpost_lsp.sandbox.environment import allowed_environment

@@ -56,7 +56,7 @@ _HINTS: Mapping[int, str] = {
     405: "there is no such path; check base_url and `api`",
     413: _FULL_CONTEXT,
     422: "the service did not accept the request; check the model's name and its settings",
-    429: "too many requests, or the quota is used up",
+    429: "too many requests, or the quota is used up; try again later, or check the account's plan",
     529: "Overloaded: the service cannot take more requests now",
 }
 _SPENT = "the quota of the account is used up, and waiting does not bring it back; check its plan"
@@ -104,7 +104,9 @@ class Faults:
         if status == 413 or (status == 400 and _tells_full_context(error)):
             details["reason"] = CONTEXT_LENGTH
             return self._fault("provider", f"HTTP {status}", _FULL_CONTEXT, details)
-        hint = _HINTS.get(status, "the service failed" if status >= 500 else "the service did not accept the request")
+        hint = _HINTS.get(
+            status, "the service failed; try again later" if status >= 500 else "the service did not accept the request"
+        )
         asked_ms = retry_after_ms(retry_after, now)
         if asked_ms is not None:
             details["retryAfterMs"], asked = asked_ms, asked_ms / 1000

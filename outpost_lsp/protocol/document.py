@@ -83,6 +83,8 @@ _EDITOR: Final = f"""\
   document's version while it is open. They follow edits; a finding whose text was edited is a hint while at least half
   of the quote is left, and comes back when the text does. One whose suggestion stands in its place, or whose fix by an
   agent was applied, is `fixed` and no diagnostic any more.
+- With `review.dismissals` set to `shared` a dismissal stands in `.outpost/dismissals.json` alone: when its entry goes,
+  the finding is back for everybody. While that file cannot be read, `outpost.dismiss` answers -32803 and says why.
 - Code actions on a finding: apply its suggestion (`quickfix`, preferred), fix it with an agent, dismiss it. On any place:
   review the selection or the file (`{REVIEW_ACTION_KIND}`).
 - A code lens on the first line of a file with findings counts them and reviews again; a hover shows their detail.

@@ -28,9 +28,9 @@ from outpost_lsp.dispatches.observe import ObservationHub
 from outpost_lsp.dispatches.options import Continuation
 from outpost_lsp.dispatches.result import DispatchResult
 from outpost_lsp.dispatches.sandboxing import WorktreeSandboxProvider, conversations_of
-from outpost_lsp.domain.event import Observation
 from outpost_lsp.domain.finding import Dismissal, Finding
 from outpost_lsp.domain.job import JobEvent, JobEventKind, JobRecord, JobResult
+from outpost_lsp.domain.observation import Observation
 from outpost_lsp.errors import OutpostError, leading_failure, recovery_details
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import ANYONE, Steering

@@ -15,7 +15,6 @@ from outpost_lsp.domain.event import (
     FindingEvent,
     ModelRetryEvent,
     ModelRouteEvent,
-    Observation,
     PhaseEvent,
     QuotaEvent,
     SubagentEvent,
@@ -24,6 +23,7 @@ from outpost_lsp.domain.event import (
     WarningEvent,
 )
 from outpost_lsp.domain.finding import Finding
+from outpost_lsp.domain.observation import Observation
 from outpost_lsp.domain.price import ModelPriceTable, usage_cost
 from outpost_lsp.domain.run import Cost
 from outpost_lsp.domain.usage import Usage

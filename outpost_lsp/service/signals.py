@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from outpost_lsp.domain.event import ModelRouteEvent, Observation, SubagentEvent, UsageSource
+from outpost_lsp.domain.event import ModelRouteEvent, SubagentEvent, UsageSource
+from outpost_lsp.domain.observation import Observation
 from outpost_lsp.domain.run import Cost, Run
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.harness.gate import Answer

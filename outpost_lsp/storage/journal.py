@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from outpost_lsp.domain.event import Observation
+from outpost_lsp.domain.observation import Observation
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.json_lines import AppendedFile, encoded, scan, set_aside
 from outpost_lsp.storage.private_files import private_folder, storage_fault

@@ -18,9 +18,6 @@ from opentelemetry.trace import SpanKind, Tracer
 from outpost_lsp.domain.event import (
     CompactionEvent,
     ConversationEvent,
-    DecisionEvent,
-    DispatchFinishedEvent,
-    DispatchStartEvent,
     Event,
     FallbackEvent,
     FindingEvent,
@@ -28,7 +25,6 @@ from outpost_lsp.domain.event import (
     ModelErrorEvent,
     ModelRetryEvent,
     ModelRouteEvent,
-    Observation,
     PhaseEvent,
     PromptEvent,
     ReasoningEvent,
@@ -43,6 +39,12 @@ from outpost_lsp.domain.event import (
     ToolEvent,
     ToolResultEvent,
     UsageEvent,
+)
+from outpost_lsp.domain.observation import (
+    DecisionEvent,
+    DispatchFinishedEvent,
+    DispatchStartEvent,
+    Observation,
 )
 from outpost_lsp.telemetry import attributes as names
 from outpost_lsp.telemetry.open_spans import Answered, Call, OpenLoop, failed, nanoseconds

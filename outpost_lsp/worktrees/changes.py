@@ -18,9 +18,10 @@ from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.nested import with_nested_files
+from outpost_lsp.worktrees.new_objects import NewObjects
 from outpost_lsp.worktrees.objects import object_reader
 from outpost_lsp.worktrees.private_index import private_index, writing
-from outpost_lsp.worktrees.snapshot import commit_tree, head_and_tree, tree_name, tree_of
+from outpost_lsp.worktrees.snapshot import head_and_tree, tree_name, tree_of
 from outpost_lsp.worktrees.together import both
 from outpost_lsp.worktrees.working_tree import Scan, named, scan_paths, scan_working_tree
 
@@ -174,32 +175,29 @@ async def _frozen(
     worktree: Repository, snapshot_commit: str, touched: Collection[str] | None
 ) -> tuple[ChangeSet, tuple[bytes, ...]]:
     """The files as they stand, named by a tree and a commit; and the paths that git has to look at again."""
+    new = NewObjects()
     if touched is None:
         scan, (base, ground) = await both(
             lambda: _scan(worktree, snapshot_commit), lambda: _trees(worktree, snapshot_commit)
         )
         scan, said = await with_nested_files(worktree, scan, base, ground)
-        tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62)
+        tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62, new=new)
         notes += said
     else:
         async with object_reader(worktree) as reader:
             base = await reader.tree_of_commit(snapshot_commit)
             scan = await scan_paths(worktree, base, touched, reader)
-            tree, notes = await tree_of(worktree, scan, base, max_untracked=1 << 62, reader=reader)
+            tree, notes = await tree_of(worktree, scan, base, max_untracked=1 << 62, reader=reader, new=new)
     paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
     if tree == base:
         return ChangeSet(snapshot_commit, tree, snapshot_commit, (), notes), paths
-    commit, (files, odd) = await both(
-        lambda: _result_commit(worktree, tree, snapshot_commit), lambda: _compare(worktree, base, tree, ())
-    )
+    commit = new.add_commit(tree, snapshot_commit, "Outpost result")
+    async with writing(worktree):
+        await new.write(worktree)
+    files, odd = await _compare(worktree, base, tree, ())
     if odd:
         notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
     return ChangeSet(snapshot_commit, tree, commit, files, notes), paths
-
-
-async def _result_commit(worktree: Repository, tree: str, snapshot_commit: str) -> str:
-    async with writing(worktree):
-        return await commit_tree(worktree, tree, snapshot_commit, "Outpost result")
 
 
 async def _trees(worktree: Repository, snapshot_commit: str) -> tuple[str, str]:

@@ -6,17 +6,18 @@ has the name that git gives it. Used by snapshots, change sets and worktrees tha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+from anyio import to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, open_git, run_git
+from outpost_lsp.worktrees.new_objects import NewObjects
 
 TREE_MODE = b"40000"
 
@@ -140,38 +141,43 @@ def _entries(oid: str, kind: str, content: bytes) -> dict[bytes, Entry]:
 
 @asynccontextmanager
 async def object_reader(repository: Repository) -> AsyncIterator[ObjectReader]:
-    """A reader that lives as long as the context."""
+    """A reader that lives as long as the context; `workspace` when the folder is gone that it is to work in."""
+    if not await to_thread.run_sync(repository.top.is_dir):
+        raise OutpostError("workspace", f"The folder {repository.top} is gone.")
     async with open_git(repository, ["cat-file", "--batch"]) as process:
         yield ObjectReader(process)
 
 
-async def write_tree(repository: Repository, base: str, changes: Changes, reader: ObjectReader | None = None) -> str:
+async def write_tree(
+    repository: Repository,
+    base: str,
+    changes: Changes,
+    reader: ObjectReader | None = None,
+    new: NewObjects | None = None,
+) -> str:
     """The tree that a base tree (empty for none) becomes by the changes, written with the trees on the way.
 
-    `reader` is one that is open already.
+    `reader` is one that is open already; with `new` the trees are added there, for whoever asked to write them.
     """
     root = _Folder()
     for path, entry in changes.items():
         root.put(path.split(b"/"), entry)
-    length = len(base) or await _name_length(repository)
-    algorithm = "sha256" if length == 64 else "sha1"
-    trees: list[dict[bytes, Entry]] = []
     if reader is None:
         async with object_reader(repository) as own:
             known = await _on_the_way(own, root, base)
     else:
         known = await _on_the_way(reader, root, base)
-    top = _rebuild(known, root, base, trees, algorithm)
-    if top is None:
-        trees.append({})
-        top = _oid({}, algorithm)
-    await _write(repository, trees)
+    written = NewObjects() if new is None else new
+    like = base or "0" * await _name_length(repository)
+    top = _rebuild(known, root, base, written, like) or _add({}, written, like)
+    if new is None:
+        await written.write(repository)
     return top
 
 
 def empty_tree(like: str) -> str:
     """The name of the tree that holds nothing, in the kind of name that `like` has: SHA-1 or SHA-256."""
-    return _oid({}, "sha256" if len(like) == 64 else "sha1")
+    return _add({}, NewObjects(), like)
 
 
 def parse_tree(content: bytes, width: int) -> dict[bytes, Entry]:
@@ -221,10 +227,10 @@ def _rebuild(
     known: Mapping[str, dict[bytes, Entry]],
     folder: _Folder,
     base: str,
-    trees: list[dict[bytes, Entry]],
-    algorithm: str,
+    new: NewObjects,
+    like: str,
 ) -> str | None:
-    """The new name of a folder's tree, `None` when nothing is left in it; the new trees are added to `trees`."""
+    """The new name of a folder's tree, `None` when nothing is left in it; the new trees are added to `new`."""
     entries = dict(known[base]) if base else {}
     for name, entry in folder.entries.items():
         if entry is None:
@@ -235,33 +241,18 @@ def _rebuild(
         present = entries.get(name)
         if present is not None and not present.is_tree and folder.entries.get(name) is not None:
             continue  # A file stands where a folder was; what was below it is gone.
-        oid = _rebuild(known, inner, present.oid if present and present.is_tree else "", trees, algorithm)
+        oid = _rebuild(known, inner, present.oid if present and present.is_tree else "", new, like)
         if oid is None:
             entries.pop(name, None)
         else:
             entries[name] = Entry(TREE_MODE, oid)
-    if not entries:
-        return None
-    trees.append(entries)
-    return _oid(entries, algorithm)
+    return _add(entries, new, like) if entries else None
 
 
-def _oid(entries: Mapping[bytes, Entry], algorithm: str) -> str:
+def _add(entries: Mapping[bytes, Entry], new: NewObjects, like: str) -> str:
     ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].is_tree else item[0])
-    raw = b"".join(b"%s %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid)) for name, entry in ordered)
-    return hashlib.new(algorithm, b"tree %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
-
-
-async def _write(repository: Repository, trees: list[dict[bytes, Entry]]) -> None:
-    kinds = {TREE_MODE: b"tree", b"160000": b"commit"}
-    pieces = []
-    for entries in trees:
-        for name, entry in entries.items():
-            kind = kinds.get(entry.mode, b"blob")
-            pieces.append(b"%s %s %s\t%s\0" % (entry.mode.rjust(6, b"0"), kind, entry.oid.encode("ascii"), name))
-        pieces.append(b"\0")
-    arguments = ["mktree", "-z", "--batch", "--missing"]
-    await run_git(repository, arguments, stdin=b"".join(pieces), check=True, max_output=1 << 26)
+    raw = b"".join([b"%s %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid)) for name, entry in ordered])
+    return new.add("tree", raw, like=like)
 
 
 async def _name_length(repository: Repository) -> int:

@@ -17,6 +17,7 @@ from anyio import to_thread
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, resolve_commit, run_git
 from outpost_lsp.worktrees.index_file import read_index
+from outpost_lsp.worktrees.new_objects import NewObjects
 from outpost_lsp.worktrees.objects import Entry, ObjectReader, object_reader, write_tree
 from outpost_lsp.worktrees.private_index import private_index, writing
 from outpost_lsp.worktrees.together import both
@@ -117,10 +118,11 @@ async def tree_of(
     unsaved: Mapping[str, str | bytes] | None = None,
     untracked: bool = True,
     reader: ObjectReader | None = None,
+    new: NewObjects | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """The tree that the base tree becomes by what was scanned and by open buffers, and what was left out of it.
 
-    `reader` is one that is open already.
+    `reader` is one that is open already; with `new` the trees are added there, for whoever asked to write them.
     """
     if base and not (scan.staged or scan.changed or scan.deleted or scan.untracked or scan.nested or unsaved):
         return base, ()
@@ -132,14 +134,15 @@ async def tree_of(
             notes += await add_unsaved(repository, index, unsaved, scan, base, untracked=untracked)
         known = await to_thread.run_sync(read_index, index, len(base) // 2) if base else None
         changes |= await entries_of(repository, index) if known is None else known
-        return await write_tree(repository, base, changes, objects), notes
+        return await write_tree(repository, base, changes, objects, new), notes
 
 
 async def commit_tree(repository: Repository, tree: str, parent: str, message: str) -> str:
     """A commit object of the product's own; no ref names it."""
-    arguments = ["commit-tree", tree, *(["-p", parent] if parent else []), "-m", message]
-    result = await run_git(repository, arguments, environment=IDENTITY, check=True)
-    return result.stdout.decode("ascii").strip()
+    new = NewObjects()
+    commit = new.add_commit(tree, parent, message)
+    await new.write(repository)
+    return commit
 
 
 async def _existing(repository: Repository, revision: str) -> Snapshot:
@@ -173,8 +176,11 @@ async def _commit_of(
     untracked: bool = True,
 ) -> Snapshot:
     head, base = known_head
+    new = NewObjects()
     tree, notes = await tree_of(
-        repository, scan, base, max_untracked=max_untracked, unsaved=unsaved, untracked=untracked
+        repository, scan, base, max_untracked=max_untracked, unsaved=unsaved, untracked=untracked, new=new
     )
-    commit = await commit_tree(repository, tree, head, "Outpost snapshot")
+    commit = new.add_commit(tree, head, "Outpost snapshot")
+    async with writing(repository):
+        await new.write(repository)
     return Snapshot(commit, tree, head, head, notes, len(scan.ignored))

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from outpost_lsp.cli.live import LiveProgress
 from outpost_lsp.cli.progress import PlainProgress, event_text
-from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, Observation, Scope, WarningEvent
+from outpost_lsp.domain.event import Event, FindingEvent, ModelRetryEvent, WarningEvent
 from outpost_lsp.domain.finding import Severity
+from outpost_lsp.domain.observation import Observation, Scope
 from outpost_lsp.domain.run import Run
 from outpost_lsp.service.signals import RunChanged, RunEvent, Signal
 from tests.cli.test_formats import finding

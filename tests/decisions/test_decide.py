@@ -19,7 +19,8 @@ from outpost_lsp.domain.decision import (
     Noul,
     PreparedState,
 )
-from outpost_lsp.domain.event import DecisionEvent, Event
+from outpost_lsp.domain.event import Event
+from outpost_lsp.domain.observation import DecisionEvent
 from outpost_lsp.domain.usage import UNKNOWN, Usage
 from outpost_lsp.errors import OutpostError, configuration
 from tests.decisions.providers import Provider, giving

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from outpost_lsp import Agent, Harness, ObservationHub, OutpostError, Subagent
-from outpost_lsp.domain.event import Observation, Scope, StepEvent, TextEvent, ToolEvent
+from outpost_lsp.domain.event import StepEvent, TextEvent, ToolEvent
+from outpost_lsp.domain.observation import Observation, Scope
 from tests.harness.stage import Stage, calls, provider, says
 
 

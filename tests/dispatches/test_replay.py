@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,34 @@ async def test_REL_21_a_torn_last_line_and_a_foreign_one_cost_only_themselves(st
     path.write_text("\n".join(lines) + '\n{"seq": 99, "at"')
     again = await stage.run(ReplayAgent(path))
     assert again.usage == first.usage
+
+
+async def test_a_recording_that_is_whole_has_no_gaps(stage: Stage, tmp_path: Path) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    stage.events.clear()
+    await stage.run(ReplayAgent(path))
+    assert stage.of("warning") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "told"),
+    [
+        ("step", 0, "step 2 follows nothing"),
+        ("tool", 0, "the call of a result of write is missing"),
+        ("tool-result", 0, "a result that step 2 was given is missing"),
+        ("usage", -1, "the receipts do not add up to what the turn used"),
+        ("decision", 0, "the beginning of a decision is missing"),
+    ],
+)
+async def test_records_that_were_cut_out_of_the_middle_are_told(
+    stage: Stage, tmp_path: Path, kind: str, at: int, told: str
+) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    lines.remove([line for line in lines if json.loads(line)["event"]["kind"] == kind][at])
+    path.write_text("".join(lines))
+    stage.events.clear()
+    await stage.run(ReplayAgent(path))
+    [warning] = stage.of("warning")
+    assert warning.message.startswith("records are missing from turn 1 of the recording: ")
+    assert told in warning.message

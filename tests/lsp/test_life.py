@@ -226,6 +226,23 @@ async def test_options_of_wrong_types_are_named_and_stop_nothing() -> None:
         assert (await server.command("outpost.runs"))["runs"] == []
 
 
+@pytest.mark.parametrize("arguments", [(), ("--stdio",), ("serve", "--stdio")], ids=" ".join)
+def test_every_way_to_start_it_on_standard_input_serves(arguments: tuple[str, ...]) -> None:
+    requests = [
+        {"id": 1, "method": "initialize", "params": {"processId": None, "capabilities": {}}},
+        {"id": 2, "method": "shutdown"},
+        {"method": "exit"},
+    ]
+    bodies = [json.dumps({"jsonrpc": "2.0", **request}).encode() for request in requests]
+    spoken = b"".join(b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies)
+    ended = subprocess.run(
+        [sys.executable, "-m", "outpost_lsp", *arguments], input=spoken, capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert b'"serverInfo"' in ended.stdout
+    assert b'"id":2,"result":null' in ended.stdout
+
+
 async def test_input_from_a_file_is_served_to_its_end(tmp_path: Path) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":null,"capabilities":{}}}'
     script = tmp_path / "input"

@@ -16,14 +16,12 @@ import pytest
 from outpost_lsp.domain.event import (
     Event,
     ModelRequestEvent,
-    Observation,
     ReasoningEvent,
-    Scope,
     StepEvent,
     TextDeltaEvent,
     TextEvent,
-    WorkspaceCommitsEvent,
 )
+from outpost_lsp.domain.observation import Observation, Scope, WorkspaceCommitsEvent
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.journal import JournalWriter, read_journal
 

@@ -11,6 +11,7 @@ import pytest
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import find_repository
+from outpost_lsp.worktrees.new_objects import NewObjects
 from outpost_lsp.worktrees.objects import Entry, object_reader, write_tree
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from tests.support.repositories import RealRepository, make_repository
@@ -137,3 +138,29 @@ async def test_objects_are_read_through_one_process_and_a_missing_one_is_named(r
         with pytest.raises(OutpostError, match="is missing"):
             await reader.read("0" * 40)
         assert await reader.read(tree[b"a.txt"].oid) == ("blob", b"one\ntwo\nthree\n", 14)
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+async def test_new_trees_and_a_commit_are_written_together_with_the_names_that_git_gives_them(
+    tmp_path: Path, kind: str
+) -> None:
+    repository = RealRepository(tmp_path / "repo")
+    repository.path.mkdir()
+    repository.git("init", "-q", f"--object-format={kind}")
+    found = await find_repository(repository.path)
+    blob = repository.git("hash-object", "-w", "--stdin", stdin=b"x\n")
+    new = NewObjects()
+    files = {b"many/%d.txt" % number: Entry(b"100644", blob) for number in range(400)}
+    tree = await write_tree(found, "", {**files, b"a.txt": Entry(b"100755", blob)}, new=new)
+    commit = new.add_commit(tree, "", "Of both kinds")
+    assert repository.git("count-objects").split()[0] == "1"  # Nothing but the blob is there yet.
+    await new.write(found)
+    await new.write(found)
+    assert repository.git("log", "-1", "--format=%T%n%P%n%an <%ae>%n%s", commit).splitlines() == [
+        tree,
+        "",
+        "Outpost <outpost@localhost>",
+        "Of both kinds",
+    ]
+    assert len(repository.git("ls-tree", "-r", "--name-only", tree).splitlines()) == 401
+    repository.git("fsck", "--strict", "--no-dangling")

@@ -3,16 +3,20 @@
  * platform this runs on (or the one named, as in `--platform linux-arm64`) and for every Python that the server supports.
  *
  * Both are put into `dist-packages/`. The wheels come from the package index that `pip` is configured with, while the
- * package is made; installing the package needs no network. `OUTPOST_PYTHON` names the Python to make them with.
+ * package is made; installing the package needs no network. `OUTPOST_PYTHON` names the Python to make them with; without it,
+ * it is that of the project's own environment, else `python3`.
  */
 
 import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { mkdir, readFile, rm, stat } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const project = fileURLToPath(new URL("../..", import.meta.url));
-const python = process.env.OUTPOST_PYTHON ?? "python3";
+// A system's Python may be without pip; that of the project's environment has it.
+const ours = `${project}.venv/bin/python`;
+const python = process.env.OUTPOST_PYTHON ?? (existsSync(ours) ? ours : "python3");
 
 const PYTHONS = ["3.11", "3.12", "3.13", "3.14"];
 /** The wheel tags that each platform of the editor takes, the most recent first. */

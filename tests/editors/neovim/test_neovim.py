@@ -33,6 +33,10 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
     )
     linked = tmp_path / "linked"
     subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(linked)], cwd=repository, check=True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run(["git", "init", "--quiet"], cwd=empty, check=True)
+    (empty / "first.py").write_text("print(missing)\n")
     answers = [
         Answer(
             when={"contains": "write it", "results": 0},
@@ -55,6 +59,7 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
             "OUTPOST_PLUGIN": str(PLUGIN),
             "OUTPOST_REPOSITORY": str(repository),
             "OUTPOST_LINKED": str(linked),
+            "OUTPOST_EMPTY": str(empty),
             "OUTPOST_MODEL_URL": server.base_url,
             "OUTPOST_PYTHON": sys.executable,
             "OUTPOST_CONFIG": str(tmp_path / "none.toml"),

@@ -22,6 +22,7 @@ local progress, messages = {}, {}
 vim.api.nvim_create_autocmd("LspProgress", { callback = function(event)
   progress[#progress + 1] = event.data.params.value.kind
 end })
+local plainly = vim.notify
 vim.notify = function(text) messages[#messages + 1] = text end
 
 vim.lsp.config("outpost", {
@@ -75,6 +76,14 @@ vim.lsp.buf.code_action({ apply = true, filter = function(action) return action.
 wait("the fix is in the buffer", function()
   return table.concat(vim.api.nvim_buf_get_lines(buffer, 0, -1, false), "\n"):find('path == "x"', 1, true) ~= nil
 end)
+
+-- Without a run that changed something there is nothing to apply, drop or bring back, and that is told.
+for action, such in pairs({ apply = "pending", discard = "pending", reopen = "discarded or applied" }) do
+  vim.cmd("Outpost " .. action)
+  wait("nothing to " .. action .. " is told", function()
+    return messages[#messages] == "outpost: nothing to " .. action .. ": no run has changes that are " .. such
+  end)
+end
 
 -- Dismissal.
 local left = of("undefined-name")
@@ -137,6 +146,43 @@ wait("the one with changes is dropped", function()
   return state.runs[dropped] ~= nil and state.runs[dropped].disposition == "discarded"
 end)
 wait("which is told", function() return (messages[#messages] or ""):find("outpost: discarded", 1, true) ~= nil end)
+vim.cmd("Outpost reopen " .. dropped)
+wait("and brought back", function() return state.runs[dropped].disposition == "pending" end)
+wait("which is told, too", function() return (messages[#messages] or ""):find("wait again", 1, true) ~= nil end)
+
+-- What is no command, or has too many words or the wrong ones, is told in one plain line, and nothing is done.
+local told_by_tests, newest = vim.notify, state.newest().id
+vim.notify = plainly
+for typed, expected in pairs({
+  ["nonsense"] = "one of apply, apply-and-save, cancel, clear, coordinate, diff, discard, dismiss, findings, fix, "
+    .. "reopen, restore, review, runs, steer",
+  ["review nonsense"] = "one of uncommitted, staged, unstaged, branch, commit, file, selection, workspace",
+  ["review file x"] = ":Outpost review file",
+  ["review commit x y"] = ":Outpost review [SCOPE], review branch [BASE] or review commit [REVISION]",
+  ["coordinate"] = "a task",
+  ["steer"] = "an instruction",
+  ["runs x"] = ":Outpost runs",
+  ["findings x"] = ":Outpost findings [buffer]",
+  ["cancel x y"] = ":Outpost cancel [RUN]",
+  ["diff x y"] = ":Outpost diff [RUN]",
+  ["discard x y"] = ":Outpost discard [RUN]",
+  ["reopen x y"] = ":Outpost reopen [RUN]",
+  ["restore x"] = ":Outpost restore",
+  ["fix x"] = ":Outpost fix",
+  ["clear x"] = ":Outpost clear",
+}) do
+  local output = vim.api.nvim_exec2("Outpost " .. typed, { output = true }).output
+  check(typed .. " is told plainly", output == "outpost: " .. expected .. " is expected")
+end
+vim.notify = told_by_tests
+for _, name in ipairs({ "cancel", "diff", "apply", "apply-and-save", "discard", "reopen" }) do
+  vim.cmd("Outpost " .. name .. " 20200101-000000-000000-00000a")
+  wait(name .. " of no run is told by the server", function()
+    return (messages[#messages] or ""):find("00000a", 1, true) ~= nil
+  end)
+  messages[#messages + 1] = ""
+end
+check("no run came of it", state.newest().id == newest)
 
 -- A slow agent: steer and cancel.
 client.command("dispatch", { agent = "slow", brief = "wait for me" })
@@ -195,6 +241,24 @@ wait("a commit is reviewed", function()
   end, 20)
 end)
 in_linked:stop()
+
+-- The first commit of a repository, too.
+local empty = os.getenv("OUTPOST_EMPTY")
+vim.cmd.edit(empty .. "/first.py")
+local in_empty
+wait("the empty repository has a server", function()
+  in_empty = vim.lsp.get_clients({ name = "outpost", bufnr = 0 })[1]
+  return in_empty ~= nil and in_empty.initialized
+end)
+wait("its folder is watched", function() return require("outpost.automatic").is_watched(empty) end)
+vim.system({ "git", "add", "--all" }, { cwd = empty }):wait()
+vim.system(commit, { cwd = empty }):wait()
+wait("the first commit is reviewed", function()
+  local run = state.newest()
+  return run.scope ~= nil and run.scope.scope == "commit" and run.workspace == vim.uri_from_fname(empty)
+    and run.status == "succeeded"
+end)
+in_empty:stop()
 vim.g.outpost_review_on_commit = false
 
 -- Exit.

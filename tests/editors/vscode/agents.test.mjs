@@ -175,8 +175,11 @@ step("delegation is shown live, with the models that were chosen and why", async
   await window.act("Runs", /reviewer\s*deep → large-1/u, "Steer…");
   await window.see(".quick-input-widget", "What should reviewer know or do?");
   await window.answer(HINT);
-  await window.told("Outpost: told");
+  // What the server answers next tells that it has the hint, which is read before the reviewer's next step.
+  await window.command("Outpost: Worktrees…");
+  await window.notification("Outpost: 1 worktree");
   await service.release("reviewer");
+  await window.told("Outpost: told");
   await window.notification("Have the shop reviewed.: 1 finding");
   const ends = [/coordinator.*fast → small-1 · step 2/u, /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u];
   await until("both agents are shown as they ended", async () => {
@@ -188,7 +191,7 @@ step("delegation is shown live, with the models that were chosen and why", async
   await window.status("USD");
   await window.picture("delegated");
   const seen = await service.requests();
-  const told = seen.map(({ body }) => JSON.stringify(body)).filter((body) => body.includes(HINT));
+  const told = seen.map(({ json }) => JSON.stringify(json) ?? "").filter((body) => body.includes(HINT));
   assert.ok(told.length > 0 && told.every((body) => body.includes(REVIEWER) && !body.includes(COORDINATOR)));
   assert.ok(
     seen
@@ -311,10 +314,10 @@ step("the server and its runs go with the window, and no key was written anywher
   assert.equal(stdout, "");
 });
 
+/** Whether the server with this number runs; another program may have got the number since. */
 function isAlive(pid) {
   try {
-    process.kill(pid, 0);
-    return true;
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("--clientProcessId");
   } catch {
     return false;
   }

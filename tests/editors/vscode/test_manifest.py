@@ -63,6 +63,7 @@ def test_the_extension_and_the_server_have_one_version() -> None:
 
 
 def test_the_extension_knows_every_command_and_notification() -> None:
-    source = (EXTENSION / "src" / "protocol.ts").read_text(encoding="utf-8")
+    files = (EXTENSION / "src" / "protocol").glob("*.ts")
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     assert set(re.findall(r'^  "(outpost\.\w+)": \{', source, re.MULTILINE)) == set(COMMANDS)
     assert set(re.findall(r'^  "(\$/outpost/\w+)": ', source, re.MULTILINE)) == set(NOTIFICATIONS)

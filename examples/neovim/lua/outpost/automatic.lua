@@ -33,26 +33,68 @@ local function log_folder(root, done)
   end))
 end
 
--- The system tells when the log of HEAD grows; nothing polls.
+local function committed(root)
+  if not vim.g.outpost_review_on_commit then
+    return
+  end
+  later("commit " .. root, function()
+    local client = vim.iter(vim.lsp.get_clients({ name = "outpost" })):find(function(one)
+      return one.root_dir == root
+    end)
+    review(client, { scope = "commit", revision = "HEAD", uri = vim.uri_from_fname(root) })
+  end)
+end
+
+-- Call `seen` with the names of what changes in a folder. The system tells; nothing polls.
+local function watch_folder(root, folder, seen)
+  local watcher = vim.uv.new_fs_event()
+  if watcher and watcher:start(folder, {}, vim.schedule_wrap(function(_, name) seen(name) end)) then
+    watchers[root] = watcher
+  end
+end
+
+local function watch_log(root, log)
+  watch_folder(root, log, function(name)
+    if name == "HEAD" then
+      committed(root)
+    end
+  end)
+end
+
+-- In a repository without commits there is no log: it begins with the first of them.
+local function watch_first(root, log)
+  local is_there = false
+  local function look()
+    if not is_there and vim.uv.fs_stat(log) then
+      is_there = true
+      watchers[root]:stop()
+      watch_log(root, log)
+      if vim.uv.fs_stat(vim.fs.joinpath(log, "HEAD")) then
+        committed(root)
+      end
+    end
+  end
+  watch_folder(root, vim.fs.dirname(log), look)
+  if watchers[root] then
+    look()
+  end
+end
+
 local function watch_commits(root)
   if not root or watchers[root] then
     return
   end
   log_folder(root, function(log)
-    local watcher = not watchers[root] and vim.uv.fs_stat(log) and vim.uv.new_fs_event()
-    if watcher and watcher:start(log, {}, vim.schedule_wrap(function(_, name)
-      if name == "HEAD" and vim.g.outpost_review_on_commit then
-        later("commit " .. root, function()
-          local client = vim.iter(vim.lsp.get_clients({ name = "outpost" })):find(function(one)
-            return one.root_dir == root
-          end)
-          review(client, { scope = "commit", revision = "HEAD", uri = vim.uri_from_fname(root) })
-        end)
-      end
-    end)) then
-      watchers[root] = watcher
+    if not watchers[root] then
+      local watch = vim.uv.fs_stat(log) and watch_log or watch_first
+      watch(root, log)
     end
   end)
+end
+
+-- Whether commits of a repository are seen.
+function M.is_watched(root)
+  return watchers[root] ~= nil
 end
 
 function M.watch()

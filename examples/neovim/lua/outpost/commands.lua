@@ -1,4 +1,4 @@
--- `:Outpost ACTION ...`: one table of actions, each with its arguments and their completion.
+-- `:Outpost ACTION ...`: one table of actions, each with its arguments, the most words it takes, and their completion.
 local client = require("outpost.client")
 local state = require("outpost.state")
 local windows = require("outpost.windows")
@@ -31,9 +31,10 @@ local function running_id(id)
   return id or run and run.id
 end
 
--- Call `act` with the id of the run that was named, else of the newest whose changes `fit`. Later runs that changed nothing
--- do not stand in the way, and runs of earlier sessions and of the terminal are the server's to tell.
-local function with_changes(id, dispositions, act)
+-- Call `act` with the id of the run that was named, else of the newest whose changes are so; without one, say that there is
+-- nothing to `what`. Later runs that changed nothing do not stand in the way, and runs of earlier sessions and of the
+-- terminal are the server's to tell.
+local function with_changes(what, id, dispositions, act)
   if id then
     act(id)
     return
@@ -44,16 +45,22 @@ local function with_changes(id, dispositions, act)
     if run then
       act(run.id, run.title)
     else
-      vim.notify("outpost: no run has changes for that", vim.log.levels.WARN)
+      local such = table.concat(dispositions, " or ")
+      vim.notify("outpost: nothing to " .. what .. ": no run has changes that are " .. such, vim.log.levels.WARN)
     end
   end)
+end
+
+-- What was typed is no such command. A warning: what is an error to Neovim ends the mapping or the script that asked.
+local function misuse(expected)
+  vim.notify("outpost: " .. expected .. " is expected", vim.log.levels.WARN)
 end
 
 -- The text of a command that needs one.
 local function text_of(words, what)
   local text = table.concat(words, " ")
-  if text == "" then
-    vim.notify("outpost: " .. what .. " is expected", vim.log.levels.ERROR)
+  if not text:find("%S") then
+    misuse(what)
     return nil
   end
   return text
@@ -62,7 +69,7 @@ end
 -- Put what a run changed into the buffers; `done` is called when that was possible.
 local function apply(words, done)
   local named = words[1] and (state.runs[words[1]] or words[1]:match(RUN_ID)) and table.remove(words, 1) or nil
-  with_changes(named, { "pending" }, function(id)
+  with_changes("apply", named, { "pending" }, function(id)
     client.command("apply", { runId = id, paths = #words > 0 and words or nil }, function(result)
       for _, conflict in ipairs(result.conflicts) do
         vim.notify("outpost: " .. conflict.path .. ": " .. conflict.reason, vim.log.levels.WARN)
@@ -102,9 +109,18 @@ end
 
 M.actions = {
   review = {
+    usage = "review [SCOPE], review branch [BASE] or review commit [REVISION]",
+    most = 2,
     complete = function() return scopes end,
     run = function(words, context)
       local scope = words[1] or (context.range > 0 and "selection" or "uncommitted")
+      if not vim.tbl_contains(scopes, scope) then
+        misuse("one of " .. table.concat(scopes, ", "))
+        return
+      elseif words[2] and scope ~= "commit" and scope ~= "branch" then
+        misuse(":Outpost review " .. scope)
+        return
+      end
       local argument = { scope = scope, uri = vim.uri_from_bufnr(0) }
       if scope == "selection" then
         argument.range = {
@@ -130,12 +146,22 @@ M.actions = {
       end
     end,
   },
-  runs = { run = function() windows.runs() end },
+  runs = { usage = "runs", most = 0, run = function() windows.runs() end },
   findings = {
+    usage = "findings [buffer]",
+    most = 1,
     complete = function() return { "buffer" } end,
-    run = function(words) windows.quickfix(words[1] == "buffer" and vim.uri_from_bufnr(0) or nil) end,
+    run = function(words)
+      if words[1] and words[1] ~= "buffer" then
+        misuse(":Outpost findings [buffer]")
+      else
+        windows.quickfix(words[1] and vim.uri_from_bufnr(0) or nil)
+      end
+    end,
   },
   cancel = {
+    usage = "cancel [RUN]",
+    most = 1,
     complete = run_ids(true),
     run = function(words)
       local id = running_id(words[1])
@@ -156,9 +182,11 @@ M.actions = {
     end,
   },
   diff = {
+    usage = "diff [RUN]",
+    most = 1,
     complete = run_ids(false),
     run = function(words)
-      with_changes(words[1], { "pending", "applied", "discarded" }, function(id)
+      with_changes("show", words[1], { "pending", "applied", "discarded" }, function(id)
         client.command("diff", { runId = id }, windows.diff)
       end)
     end,
@@ -172,11 +200,25 @@ M.actions = {
     run = function(words) apply(words, save) end,
   },
   discard = {
+    usage = "discard [RUN]",
+    most = 1,
     complete = run_ids(false),
     run = function(words)
-      with_changes(words[1], { "pending" }, function(id, title)
+      with_changes("discard", words[1], { "pending" }, function(id, title)
         client.command("discard", { runId = id }, function()
           vim.notify("outpost: discarded: " .. (title or id))
+        end)
+      end)
+    end,
+  },
+  reopen = {
+    usage = "reopen [RUN]",
+    most = 1,
+    complete = run_ids(false),
+    run = function(words)
+      with_changes("reopen", words[1], { "discarded", "applied" }, function(id, title)
+        client.command("reopen", { runId = id }, function()
+          vim.notify("outpost: its changes wait again: " .. (title or id))
         end)
       end)
     end,
@@ -190,6 +232,8 @@ M.actions = {
     end,
   },
   restore = {
+    usage = "restore",
+    most = 0,
     run = function()
       client.command("findings", { status = "dismissed" }, function(result)
         if #result.findings == 0 then
@@ -210,11 +254,13 @@ M.actions = {
     end,
   },
   fix = {
+    usage = "fix",
+    most = 0,
     run = function()
       here(true, function(finding) client.command("fix", { findingId = finding.id }) end)
     end,
   },
-  clear = { run = function() client.command("clear") end },
+  clear = { usage = "clear", most = 0, run = function() client.command("clear") end },
 }
 
 local function names()
@@ -228,7 +274,10 @@ function M.run(context)
   local name = table.remove(words, 1)
   local action = name and M.actions[name]
   if not action then
-    vim.notify("outpost: one of " .. table.concat(names(), ", ") .. " is expected", vim.log.levels.ERROR)
+    misuse("one of " .. table.concat(names(), ", "))
+    return
+  elseif action.most and #words > action.most then
+    misuse(":Outpost " .. action.usage)
     return
   end
   action.run(words, context)

@@ -47,7 +47,8 @@ local function describe(run)
   for agent, used in pairs(vim.tbl_count(by_agent) > 1 and by_agent or {}) do
     table.insert(lines, string.format("  of these %s: %d tokens in, %d out", agent, used.input, used.output))
   end
-  table.insert(lines, string.format("  %d findings, changes %s, id %s", run.findings, run.disposition, run.id))
+  table.insert(lines, string.format("  %d finding%s, changes %s, id %s",
+    run.findings, run.findings == 1 and "" or "s", run.disposition, run.id))
   for _, note in ipairs(run.notes or {}) do
     table.insert(lines, "  " .. note)
   end
