@@ -12,15 +12,17 @@ from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.redaction import conversation_mask
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox, conversations_of
+from outpost_lsp.dispatches.turn_runtime import turn_runtime
 from outpost_lsp.dispatches.turns import carried
 from outpost_lsp.domain.event import ConversationEvent, FinishedEvent, PhaseEvent, ResultEvent, SummaryEvent
+from outpost_lsp.harness.abandoned import end_abandoned
 from outpost_lsp.harness.agent import Agent
 from outpost_lsp.harness.budget import Budget
 from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.harness.context import measure
-from outpost_lsp.harness.gate import Asking, Gate
+from outpost_lsp.harness.gate import Gate
 from outpost_lsp.harness.loop import Loop
-from outpost_lsp.harness.runtime import Activity, Memory, TurnRuntime, captured
+from outpost_lsp.harness.runtime import Memory, TurnRuntime, captured
 from outpost_lsp.harness.subagent import store_of
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.transcript import Transcript, TranscriptVersion
@@ -75,6 +77,7 @@ class BuiltInTurns:
             observation.emit(ResultEvent(text=text))
             observation.emit(FinishedEvent())
         finally:
+            await end_abandoned(runtime.abandoned, progress.note)
             memory.close()
             progress.seen.extend(runtime.conversations)
             progress.usage = progress.usage + runtime.total
@@ -98,23 +101,10 @@ class BuiltInTurns:
         """Nothing of a turn outlives it."""
 
     def _runtime(self, sandbox: OpenedSandbox, *, repair: bool) -> TurnRuntime:
-        options, activity = self._options, Activity()
-        runtime = TurnRuntime(
-            lease=sandbox.lease,
-            observe=self._observation.emit,
-            observe_decision=self._observation.emit_decision,
-            asking=Asking(options.ask, activity.hold),
-            activity=activity,
-            note=self._progress.note,
-            steering=self._observation.steering,
-            store=None if sandbox.layout is None else conversations_of(sandbox.layout),
-            mask=conversation_mask(options.redact),
-            on_receipt=options.on_receipt,
-            spent=self._progress.usage,
-            verbose=self._observation.verbose,
-            attribute_usage=options.prices is not None or options.shared is not None,
-            read_only=repair,
-        )
+        options = self._options
+        runtime = turn_runtime(sandbox, options, self._observation, self._progress, repair=repair)
+        runtime.store = None if sandbox.layout is None else conversations_of(sandbox.layout)
+        runtime.mask = conversation_mask(options.redact)
         self._observation.runtime = runtime
         return runtime
 

@@ -6,6 +6,7 @@ here, before anybody is told (EVT-03), and every event leaves through `observe`.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,6 +109,8 @@ class TurnRuntime:
     total: Usage = ZERO
     answered_models: list[str] = field(default_factory=list)
     """The models that really answered, as the services named them."""
+    abandoned: list[tuple[str, asyncio.Task[Any]]] = field(default_factory=list)
+    """The calls that were cancelled, by tool name; those that still run when the turn is over are ended then."""
     conversations: list[tuple[ConversationStore, str]] = field(default_factory=list)
     """Every conversation that was opened, for capture after a failure (DISP-07)."""
 

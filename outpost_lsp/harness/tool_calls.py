@@ -220,6 +220,8 @@ async def _within_deadline(loop: Loop, tool: Tool, call: ToolCall) -> ToolOutput
             if not done:
                 call.expired = True
                 given.end()
+                if not isinstance(tool, LoopTool):
+                    loop.runtime.abandoned.append((tool.name, task))
                 await _stop((task,), _UNWIND_S if isinstance(tool, LoopTool) else _RELEASE_GRACE_S)
                 raise OutpostError(
                     "timeout",
@@ -231,7 +233,10 @@ async def _within_deadline(loop: Loop, tool: Tool, call: ToolCall) -> ToolOutput
             return tool_output(task.result(), f"tool {tool.name}")
         finally:
             given.end()
-            if not task.done():
+            if not (task.done() or call.expired):
+                if not isinstance(tool, LoopTool):
+                    # Whoever waits for the turn may give up before this does.
+                    loop.runtime.abandoned.append((tool.name, task))
                 await _stop((task,), _CLEANUP_S)
 
 

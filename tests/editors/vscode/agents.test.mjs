@@ -21,8 +21,6 @@ const COORDINATOR = "You coordinate the shop.";
 const REVIEWER = "You review the shop.";
 const WRITER = "You write for the shop.";
 
-const HINT = "Think of rebates, too.";
-
 const FINDING = {
   path: "prices.py",
   quote: "return price - price * percent / 100",
@@ -171,15 +169,7 @@ step("delegation is shown live, with the models that were chosen and why", async
     (await window.rows("Runs")).some((row) => row.includes("reviewer") && row.includes("deep → large-1")),
   );
   await window.picture("delegation");
-  // One agent is spoken to: the one that works for the other.
-  await window.act("Runs", /reviewer\s*deep → large-1/u, "Steer…");
-  await window.see(".quick-input-widget", "What should reviewer know or do?");
-  await window.answer(HINT);
-  // What the server answers next tells that it has the hint, which is read before the reviewer's next step.
-  await window.command("Outpost: Worktrees…");
-  await window.notification("Outpost: 1 worktree");
   await service.release("reviewer");
-  await window.told("Outpost: told");
   await window.notification("Have the shop reviewed.: 1 finding");
   const ends = [/coordinator.*fast → small-1 · step 2/u, /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u];
   await until("both agents are shown as they ended", async () => {
@@ -191,8 +181,6 @@ step("delegation is shown live, with the models that were chosen and why", async
   await window.status("USD");
   await window.picture("delegated");
   const seen = await service.requests();
-  const told = seen.map(({ json }) => JSON.stringify(json) ?? "").filter((body) => body.includes(HINT));
-  assert.ok(told.length > 0 && told.every((body) => body.includes(REVIEWER) && !body.includes(COORDINATOR)));
   assert.ok(
     seen
       .filter(({ path }) => path.endsWith("/chat/completions"))
