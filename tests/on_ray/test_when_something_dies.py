@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from outpost_lsp.domain.job import JobNeeds, JobRecord
+from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.remote.http import RemoteExecutor
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
 from tests.cluster.conftest import Office
-from tests.on_ray.conftest import SHELLS, SLOTS, TOKEN, Cluster, eventually, parent, processes, running
+from tests.on_ray.conftest import SLOTS, TOKEN, Cluster, eventually, parent, processes, running
 from tests.support.model_answers import Answer
 from tests.support.repositories import RealRepository
 
-UNREAD = int(os.environ.get("OUTPOST_UNREAD_RUNS", SHELLS + 2))
+UNREAD = int(os.environ.get("OUTPOST_UNREAD_RUNS", SLOTS + 2))
 """A hundred takes minutes: each has a process for a moment."""
 WORDS = " ".join(f"word{number}" for number in range(300))
 
@@ -146,13 +146,7 @@ async def test_SO_11_runs_that_nobody_reads_never_begin_and_free_their_places(
     executor = RemoteExecutor(cluster.url, lambda: TOKEN, submit_s=60.0)
     for number in range(UNREAD):
         job = JobRecord(
-            id=f"unread-{number}",
-            kind="dispatch",
-            agent="reviewer",
-            brief="Wait.",
-            snapshot=project.head,
-            lease_s=1,
-            needs=JobNeeds(shell=True),
+            id=f"unread-{number}", kind="dispatch", agent="reviewer", brief="Wait.", snapshot=project.head, lease_s=1
         )
         await executor.submit(job, b"", NoBase())
     await executor.aclose()
