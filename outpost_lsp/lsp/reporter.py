@@ -71,7 +71,7 @@ class _Live:
     tokens: int = 0
     activity: str = ""
     severities: dict[str, Severity] = field(default_factory=dict)
-    """By finding: one that is told again, because another agent saw it too, is still one."""
+    """By finding that is shown: one that is told again, because another agent saw it too, is still one."""
 
 
 class Reporter:
@@ -172,7 +172,7 @@ class Reporter:
                 live.step, live.activity = event.index, "asking the model"
             case ToolEvent():
                 live.activity = f"tool {event.name}"
-            case FindingEvent(finding=finding) if finding is not None:
+            case FindingEvent(finding=finding) if finding is not None and finding.status != "dismissed":
                 live.severities[finding.id] = finding.severity
             case ModelRetryEvent():
                 live.activity = (

@@ -6,7 +6,8 @@ code points in the text without a byte-order mark. The board holds these, one pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
@@ -100,9 +101,67 @@ class TrackedFinding:
         return suggestion.model_copy(update={"edits": tuple(edits)})
 
 
-def place(finding: Finding, source: SourceText) -> TrackedFinding:
-    """A finding in a text that it was not reported in: by its quote; its line only breaks ties."""
-    anchor = _nearest(source, finding.quote, _offset(source, finding.span.start_line, finding.span.start_character))
+def place(finding: Finding, source: SourceText, taken: Collection[int] = ()) -> TrackedFinding:
+    """A finding in a text that it was not reported in: by its quote; its line only breaks ties.
+
+    `taken` are the starts of equal texts that are other findings' own.
+    """
+    offset = _offset(source, finding.span.start_line, finding.span.start_character)
+    return _placed_at(finding, source, _nearest(source, finding.quote, offset, taken))
+
+
+def place_all(findings: Iterable[Finding], source: SourceText) -> list[TrackedFinding]:
+    """Findings of a file in a text that they were not reported in; twins keep their order and get a text each."""
+    groups: defaultdict[_Twins, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[_twins(finding)].append(finding)
+    placed = []
+    for (_, _, quote), group in groups.items():
+        if len(group) == 1:
+            placed.append(place(group[0], source))
+            continue
+        group.sort(key=lambda one: (one.span.start_line, one.span.start_character))
+        places = quote_places(source, quote)
+        wanted = [_offset(source, one.span.start_line, one.span.start_character) for one in group]
+        found = dict(_paired(wanted, [anchor.start for anchor in places]))
+        for index, finding in enumerate(group):
+            placed.append(_placed_at(finding, source, places[found[index]] if index in found else None))
+    return placed
+
+
+def starts_of_twins(finding: Finding, others: Iterable[TrackedFinding]) -> set[int]:
+    """Where the whole quotes of a finding's twins stand: the same agent said the same of each of these equal texts."""
+    twins = _twins(finding)
+    return {
+        one.start
+        for one in others
+        if one.left == 1 and _twins(one.finding) == twins and one.finding.fingerprint != finding.fingerprint
+    }
+
+
+_Twins = tuple[str, str, str]
+"""What findings have in common that mean different ones of equal texts."""
+
+
+def _twins(finding: Finding) -> _Twins:
+    return finding.agent, finding.code, finding.quote
+
+
+def _paired(wanted: Sequence[int], there: Sequence[int]) -> list[tuple[int, int]]:
+    """Which of the offsets there each wanted one gets, as indices: in order, near, and as many as can be."""
+    if len(wanted) > len(there):
+        return [(index, place) for place, index in _paired(there, wanted)]
+    pairs, first = [], 0
+    for index, offset in enumerate(wanted):
+        # Enough have to be left for those behind.
+        choices = range(first, len(there) - (len(wanted) - 1 - index))
+        chosen = min(choices, key=lambda place: abs(there[place] - offset))
+        pairs.append((index, chosen))
+        first = chosen + 1
+    return pairs
+
+
+def _placed_at(finding: Finding, source: SourceText, anchor: Anchor | None) -> TrackedFinding:
     if anchor is not None:
         return TrackedFinding(finding, anchor.start, anchor.end, twins=anchor.count)
     start = min(_offset(source, finding.span.start_line, finding.span.start_character), len(source.text))
@@ -145,14 +204,41 @@ def follow(tracked: Iterable[TrackedFinding], edit: Edit, new: SourceText) -> bo
     changed = False
     first, last, shift = edit.start, edit.end, edit.shift
     is_insertion = first == last
-    for one in tracked:
-        start, end, left = one.start, one.end, one.left
-        if left < 1 or (first < end and last > start) or (is_insertion and first == start):
-            _follow_closely(one, edit, new)
-            changed = changed or (start, end, left) != (one.start, one.end, one.left) or first <= one.start
-        elif start >= last:
-            one.start, one.end, changed = start + shift, end + shift, True
+    findings, touched = list(tracked), []
+    for one in findings:
+        if one.left < 1 or (first < one.end and last > one.start) or (is_insertion and first == one.start):
+            touched.append(one)
+        elif one.start >= last:
+            one.start, one.end, changed = one.start + shift, one.end + shift, True
+    if not touched:
+        return changed
+    taken = _taken_beside(touched, findings)
+    for one in sorted(touched, key=_order):
+        before = one.start, one.end, one.left
+        of_twins = taken[_twins(one.finding)]
+        _follow_closely(one, edit, new, of_twins)
+        if one.left == 1:
+            of_twins.add(one.start)
+        changed = changed or before != (one.start, one.end, one.left) or first <= one.start
     return changed
+
+
+def _taken_beside(
+    touched: Iterable[TrackedFinding], findings: Iterable[TrackedFinding]
+) -> defaultdict[_Twins, set[int]]:
+    """Where the twins stand of findings that an edit touched, as far as it left them alone."""
+    closely = {id(one) for one in touched}
+    quotes = {one.finding.quote for one in touched}
+    taken: defaultdict[_Twins, set[int]] = defaultdict(set)
+    for one in findings:
+        if one.finding.quote in quotes and id(one) not in closely:
+            taken[_twins(one.finding)].add(one.start)
+    return taken
+
+
+def _order(one: TrackedFinding) -> tuple[int, int, int]:
+    """The order in the text; of those that an edit swept together, the order in which they were reported."""
+    return one.start, one.finding.span.start_line, one.finding.span.start_character
 
 
 def share_left(quote: str, text: str) -> float:
@@ -169,10 +255,10 @@ def share_left(quote: str, text: str) -> float:
     return sum(block.size for block in blocks if block.size > 2) / len(wanted)
 
 
-def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText) -> None:
+def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText, taken: Collection[int]) -> None:
     start = _moved(one.start, edit, to_end=False)
     end = max(_moved(one.end, edit, to_end=True), start)
-    anchor = _nearest(new, one.finding.quote, start)
+    anchor = _nearest(new, one.finding.quote, start, taken)
     if anchor is not None and (anchor.count >= one.twins or _is_near(anchor, start, end, new)):
         # No equal text was lost, so this one is the finding's own, even when it was moved far away.
         # Never more twins than before: copies that come and go must not cost the finding its return.
@@ -211,13 +297,13 @@ def _within(quote: SourceText, span: Span, line: int, character: int) -> int | N
     return offset if quote.line_starts[line] <= offset <= len(quote.text) else None
 
 
-def _nearest(source: SourceText, quote: str, offset: int) -> Anchor | None:
-    """The place of the quote that is nearest to an offset."""
+def _nearest(source: SourceText, quote: str, offset: int, taken: Collection[int]) -> Anchor | None:
+    """The place of the quote that is nearest to an offset, of those that are not taken."""
     first_line = quote.strip().split("\n", 1)[0].strip()
     if first_line not in source.text:
         # Looking at once spares most texts the work of being cut into lines.
         return None
-    places = quote_places(source, quote)
+    places = [anchor for anchor in quote_places(source, quote) if anchor.start not in taken]
     return min(places, key=lambda anchor: abs(anchor.start - offset), default=None)
 
 

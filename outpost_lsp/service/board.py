@@ -15,7 +15,7 @@ from pathlib import Path
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Dismissal, Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place
+from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place, place_all, starts_of_twins
 from outpost_lsp.service.dismissing import Dismissals
 from outpost_lsp.service.texts import FileTexts
 from outpost_lsp.service.view import FindingView, Standing, alike
@@ -48,9 +48,8 @@ class FindingBoard:
     def load(self) -> None:
         """Place what earlier sessions left."""
         for path in self._store.paths():
-            source = self._texts[path]
-            for finding in self._store.at(path):
-                self._insert(self._placed(finding, source))
+            for tracked in _placed(self._store.at(path), self._texts[path]):
+                self._insert(tracked)
 
     def catch_up(self) -> None:
         """Take over what other processes found, replaced or dismissed meanwhile, and tell about it."""
@@ -69,7 +68,7 @@ class FindingBoard:
             for finding_id in gone:
                 self._forget(finding_id)
             for finding in fresh:
-                self._insert(self._placed(finding, self._texts[path]))
+                self._insert(self._placed_beside(finding))
             if gone or fresh:
                 self._changed(path)
 
@@ -143,7 +142,7 @@ class FindingBoard:
             self._forget(gone)
         self._catch_up(finding.path)
         if finding.id in kept:
-            self._insert(self._placed(finding, self._texts[finding.path]))
+            self._insert(self._placed_beside(finding))
         self._touched(finding.path)
 
     def remove(self, finding_ids: Iterable[str]) -> int:
@@ -271,10 +270,9 @@ class FindingBoard:
             self._changed(path)
 
     def _place_all(self, path: str) -> None:
-        source = self._texts[path]
         tracked = self._files.get(path, {})
-        for finding_id, one in list(tracked.items()):
-            tracked[finding_id] = self._placed(one.finding, source)
+        for one in _placed([one.finding for one in tracked.values()], self._texts[path]):
+            tracked[one.finding.id] = one
 
     def _catch_up(self, path: str) -> bool:
         """Look whether a file that is not open changed on disk; its findings are placed again when it did."""
@@ -283,12 +281,12 @@ class FindingBoard:
         self._place_all(path)
         return True
 
-    @staticmethod
-    def _placed(finding: Finding, source: SourceText | None) -> TrackedFinding:
+    def _placed_beside(self, finding: Finding) -> TrackedFinding:
+        """One more finding, at none of the texts that are its twins' own."""
+        source = self._texts[finding.path]
         if source is None:
-            # The file is gone: nothing of the quote is left.
-            return TrackedFinding(finding, 0, 0, 0.0)
-        return place(finding, source)
+            return _without_text(finding)
+        return place(finding, source, starts_of_twins(finding, self._files.get(finding.path, {}).values()))
 
     def _insert(self, tracked: TrackedFinding) -> None:
         finding = tracked.finding
@@ -323,3 +321,12 @@ class FindingBoard:
         if path is None:
             raise configuration(f"findingId: there is no finding {finding_id!r}", field="findingId")
         return self._files[path][finding_id].finding
+
+
+def _placed(findings: Iterable[Finding], source: SourceText | None) -> list[TrackedFinding]:
+    return place_all(findings, source) if source is not None else [_without_text(finding) for finding in findings]
+
+
+def _without_text(finding: Finding) -> TrackedFinding:
+    """A finding whose file is gone: nothing of the quote is left."""
+    return TrackedFinding(finding, 0, 0, 0.0)

@@ -247,6 +247,22 @@ async def test_a_dismissed_finding_is_gone_also_after_a_restart_and_comes_back_w
         assert "findingId" in fault["message"]
 
 
+async def test_u_15_what_is_dismissed_and_reported_again_is_in_no_count_of_the_closing_message(
+    changed: RealRepository, service: ModelServer
+) -> None:
+    async with running_server() as server:
+        uri, _ = await _reviewed(server, changed, service)
+        [finding] = (await server.command("outpost.findings", {"uri": uri}))["findings"]
+        await server.command("outpost.dismiss", {"findingId": finding["id"]})
+        other = reporting(quote="print(total)", severity="warning", code="unwanted-print", line=3)
+        service.add(Answer(calls=[reporting(), other]), "Done.")
+        await server.command("outpost.review", {"wait": True})
+        assert [one["message"] for one in server.all("window/showMessage")] == [
+            "Outpost: Review of the uncommitted changes: 1 finding (1 error)",
+            "Outpost: Review of the uncommitted changes: 1 finding (1 warning)",
+        ]
+
+
 async def test_findings_survive_a_restart_and_are_published_again(
     changed: RealRepository, service: ModelServer
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, find_quote, quote_places
 from outpost_lsp.domain.finding import Finding
-from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place
+from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place, place_all
 
 QUOTE = "total = price / count"
 PIECES = st.sampled_from(["a", " ", "\n", "\r\n", "total", " = ", "price", QUOTE, "count\n", "é", "😀", "    "])
@@ -209,3 +209,60 @@ def test_REL_14_a_keystroke_among_a_thousand_findings_is_quick():
         times.append(time.perf_counter() - started)
         text = new
     assert sorted(times)[47] < 0.5
+
+
+def twins(text: str) -> list[Finding]:
+    """What one agent said of each of the equal texts."""
+    return [
+        finding(text, line_hint=anchor.span.start_line).model_copy(
+            update={"id": str(number), "fingerprint": str(number)}
+        )
+        for number, anchor in enumerate(quote_places(text, QUOTE))
+    ]
+
+
+def test_U_01_of_two_equal_texts_the_one_that_is_cut_and_pasted_takes_its_own_finding_along():
+    def block(name: str) -> str:
+        return f"def {name}:\n    {QUOTE}\n    return total\n\n\n"
+
+    both, second, pasted = block("f") + block("g"), block("g"), block("g") + block("f")
+    tracked = place_all(twins(both), SourceText(both))
+    for old, new, lines in (
+        (both, second, [1]),
+        (second, pasted, [1, 6]),
+        (pasted, second, [1]),
+        (second, both, [1, 6]),
+    ):
+        edit = edit_between(old, new)
+        assert edit is not None
+        follow(tracked, edit, SourceText(new))
+        shown = sorted(SourceText(new).line_of(one.start) for one in tracked if not one.is_withdrawn)
+        assert shown == lines
+
+
+@given(st.lists(SNIPPETS, min_size=3, max_size=5))
+def test_U_01_equal_texts_that_all_go_and_come_back_have_a_finding_each_again(between):
+    text = f"\n{QUOTE}\n".join(between)
+    assume(text.count(QUOTE) == len(between) - 1)
+    tracked = place_all(twins(text), SourceText(text))
+    before = [(one.finding.id, one.start) for one in tracked]
+    for old, new in ((text, ""), ("", text)):
+        edit = edit_between(old, new)
+        assert edit is not None
+        follow(tracked, edit, SourceText(new))
+    assert [(one.finding.id, one.start) for one in tracked] == before
+
+
+@given(st.lists(SNIPPETS, min_size=3, max_size=5), SNIPPETS)
+def test_U_01_equal_texts_have_a_finding_each_and_keep_their_order_in_a_text_of_another_branch(between, more):
+    text = f"\n{QUOTE}\n".join(between)
+    moved = f"{more}\n" * 9 + text
+    assume(text.count(QUOTE) == moved.count(QUOTE) == len(between) - 1)
+    for here, there in ((text, moved), (moved, text)):
+        placed = place_all(twins(here), SourceText(there))
+        starts = [anchor.start for anchor in quote_places(there, QUOTE)]
+        assert [(one.finding.id, one.start) for one in placed] == [(str(at), start) for at, start in enumerate(starts)]
+        fewer = place_all(twins(here)[:-1], SourceText(there))
+        assert len({one.start for one in fewer}) == len(fewer)
+    once = place_all(twins(text), SourceText(f"\n{QUOTE}\n"))
+    assert sum(not one.is_stale for one in once) == 1
