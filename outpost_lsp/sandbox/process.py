@@ -248,12 +248,18 @@ def _readable(data: bytes) -> IO[bytes]:
 
 
 def _take_terminal(descriptor: int) -> Callable[[], None]:
-    """What makes the child's group the one that the terminal listens to, before the program can say anything."""
+    """What makes the child's group the one that the terminal listens to, before the program can say anything.
+
+    As with a shell's foreground job, what is typed to end it ends it, also where this process was started deaf to that:
+    by a script in the background, say.
+    """
     die = _die_with_parent()
 
     def take() -> None:
         if die is not None:
             die()
+        for typed in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(typed, signal.SIG_DFL)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         os.tcsetpgrp(descriptor, os.getpid())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -18,6 +18,8 @@ _GREP: Final = ("grep", "-n", "-z", "-I", "--no-color", "--full-name", "--untrac
 _COUNTED_BEYOND: Final = 10_000
 _READ_LIMIT: Final = 4 * 1024 * 1024
 _DEADLINE_S: Final = 60.0
+# A name may hold line ends. After the number stands a NUL or a colon, as versions of git differ.
+_MATCH: Final = re.compile(rb"([^\0]+)\0([0-9]+)[\0:]([^\n]*)(?:\n|\Z)")
 _NO_PERL: Final = re.compile(r"(?i)perl|pcre")
 
 
@@ -100,26 +102,38 @@ def _complaint(result: GitResult) -> str:
 
 
 def _listing(result: GitResult, limit: int, value: Mapping[str, Any]) -> str:
-    lines = result.stdout.split(b"\n")
-    if not lines[-1] or (result.truncated and len(lines) > 1):
-        lines.pop()
-    if not lines:
+    matches = list(_MATCH.finditer(result.stdout))
+    if result.truncated and len(matches) > 1:
+        matches.pop()
+    named = [match for match in matches if _is_text(match[1])]
+    odd = len(matches) - len(named)
+    unnamed = f"\n[not shown: {odd} in files whose names are no UTF-8]" if odd else ""
+    if not named:
         where = f" below {value['path']}" if value.get("path") else ""
-        return f"No match{where}."
-    shown = "\n".join(map(_shown, lines[:limit]))
-    rest = len(lines) - limit
+        return f"No match{where}.{unnamed}"
+    shown = "\n".join(map(_shown, named[:limit]))
+    rest = len(named) - limit
     if rest <= 0:
-        return f"{shown}\n[the rest is not shown: a line is too long]" if result.truncated else shown
-    if result.truncated or rest > _COUNTED_BEYOND:
-        return f"{shown}\n[at least {min(rest, _COUNTED_BEYOND)} more matches]"
-    return f"{shown}\n[{rest} more {'match' if rest == 1 else 'matches'}]"
+        more = "\n[the rest is not shown: a line is too long]" if result.truncated else ""
+    elif result.truncated or rest > _COUNTED_BEYOND:
+        more = f"\n[at least {min(rest, _COUNTED_BEYOND)} more matches]"
+    else:
+        more = f"\n[{rest} more {'match' if rest == 1 else 'matches'}]"
+    return shown + more + unnamed
 
 
-def _shown(line: bytes) -> str:
-    # After the name stands a NUL; after the number a NUL or a colon, as versions of git differ.
-    name, _, rest = line.partition(b"\0")
-    number, text = re.split(b"[\0:]", rest, maxsplit=1) if re.match(rb"\d+[\0:]", rest) else (b"", rest)
+def _is_text(name: bytes) -> bool:
+    """Whether a tool could name the file: JSON carries text."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(match: re.Match[bytes]) -> str:
+    name, number, text = match.groups()
     words = text.decode(errors="replace").removesuffix("\r")
     if len(words) > LINE_LIMIT:
         words = f"{words[:LINE_LIMIT]} [{len(words) - LINE_LIMIT} more characters]"
-    return f"{name.decode(errors='replace')}:{number.decode()}:{words}"
+    return f"{name.decode()}:{number.decode()}:{words}"

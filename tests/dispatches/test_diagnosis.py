@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -162,9 +163,13 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of this kind are Unix's")
-def test_a_program_in_the_sandbox_has_the_terminal_until_it_ends(stage: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["from a shell", "from the background"])
+def test_a_program_in_the_sandbox_has_the_terminal_until_it_ends(
+    stage: Stage, tmp_path: Path, inherited: signal.Handlers
+) -> None:
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, inherited)
         arguments = [sys.executable, "-c", _ATTACHED, str(stage.repository), str(tmp_path / "place")]
         os.execve(sys.executable, arguments, {"PATH": os.environ["PATH"], "SECRET": "of the host"})
     said = b""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from outpost_lsp.domain.permission import Resources
@@ -112,6 +115,18 @@ async def test_a_pattern_that_looks_like_an_option_is_a_pattern(workplace):
 async def test_odd_names_are_shown_as_they_are(workplace):
     workplace.write("é :1: #.txt", "x\n")
     assert await found(workplace, "x") == "é :1: #.txt:1:x"
+    workplace.write("line\nfeed.txt", "x\ny\nx\n")
+    assert await found(workplace, "x", glob="*feed.txt") == "line\nfeed.txt:1:x\nline\nfeed.txt:3:x"
+    assert await found(workplace, "x", glob="*feed.txt", max_results=1) == "line\nfeed.txt:1:x\n[1 more match]"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+async def test_a_file_whose_name_is_no_text_is_counted_and_shown_under_no_other_name(workplace):
+    workplace.write(os.fsdecode(b"raw\xffbyte.txt"), "x\nx\n")
+    note = "[not shown: 2 in files whose names are no UTF-8]"
+    assert await found(workplace, "x") == f"No match.\n{note}"
+    workplace.write("a.txt", "x\n")
+    assert await found(workplace, "x") == f"a.txt:1:x\n{note}"
 
 
 async def test_a_path_outside_is_refused(workplace):
