@@ -111,7 +111,8 @@ def shown_json(run: Run, timeline: Timeline) -> dict[str, object]:
 def shown_text(run: Run, timeline: Timeline, paint: Paint, width: int = 100) -> Iterator[str]:
     """The run and its timeline for people."""
     yield paint(visible(run.title), BOLD)
-    yield f"{run.id}  {run.status}  {_local(run.started_at)}  {tokens_text(run.usage)}"
+    cost = "" if run.cost is None else f", {cost_text(run.cost)}"
+    yield f"{run.id}  {run.status}  {_local(run.started_at)}  {tokens_text(run.usage)}{cost}"
     if run.error is not None:
         yield paint(f"{run.error.code}: {one_line(run.error.message, 500)}", RED)
     for note in run.notes:

@@ -18,8 +18,9 @@ from outpost_lsp.dispatches.progress import Progress
 from outpost_lsp.dispatches.recording import RecordedTurn, ReplayAgent
 from outpost_lsp.dispatches.result import Turn
 from outpost_lsp.dispatches.sandboxing import OpenedSandbox
-from outpost_lsp.dispatches.written_events import agent_event, decision_event
+from outpost_lsp.dispatches.written_events import DECISIONS, recorded_event
 from outpost_lsp.domain.event import Event, SummaryEvent, WarningEvent
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import FAULT_CODES, OutpostError, configuration
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.storage.journal import JournalRecord
@@ -76,24 +77,24 @@ class ReplayedTurns:
 
     async def _replay(self, recorded: RecordedTurn) -> str | None:
         text = None
+        unknown: dict[str, None] = {}
         for number, record in enumerate(recorded.events):
             if number % _YIELD_EVERY == 0:
                 await checkpoint()
-            if record.source == "decision":
-                self._decision(record)
-                continue
             event = _event(record, number)
-            if record.kind == "result":
-                text = str(record.event.get("text", ""))
-            self._observation.emit(event, "agent" if record.source == "agent" else "harness")
+            if event is None:
+                unknown[record.kind] = None
+            elif record.source == "decision":
+                self._observation.emit_decision(event, event.subagent_id or record.scope.get("subagentId"))
+            else:
+                if record.kind == "result":
+                    text = str(record.event.get("text", ""))
+                self._observation.emit(event, "agent" if record.source == "agent" else "harness")
+        if unknown:
+            kinds = ", ".join(one_line(kind, 60) for kind in unknown)
+            told = f"events of the recording that this version does not know were left out: {kinds}"
+            self._observation.emit(WarningEvent(message=told))
         return text
-
-    def _decision(self, record: JournalRecord) -> None:
-        try:
-            event = decision_event(record.kind, record.event)
-        except (KeyError, ValidationError) as error:
-            raise configuration(f"journal: the decision event {record.seq} is malformed") from error
-        self._observation.emit_decision(event, event.subagent_id or record.scope.get("subagentId"))
 
     def _diverged(self, kind: str, expected: Any, actual: Any) -> None:
         details = {"kind": kind, "turn": self._number, "expected": expected, "actual": actual}
@@ -139,11 +140,18 @@ class ReplayedTurns:
             self._diverged("tree", commit.get("tree"), changes.tree)
 
 
-def _event(record: JournalRecord, index: int) -> Event:
+def _event(record: JournalRecord, index: int) -> Event | None:
+    """The event of a record; `None` when a newer version wrote it, which knows more kinds."""
+    is_decision = record.source == "decision"
     try:
-        return agent_event(record.event)
-    except ValidationError as error:
+        event = recorded_event(record.event)
+    except (ValidationError, LookupError) as error:
+        if is_decision:
+            raise configuration(f"journal: the decision event {record.seq} is malformed") from error
         raise configuration(f"journal: event {index} ({record.kind}) is malformed") from error
+    if event is not None and (event.kind in DECISIONS) != is_decision:
+        raise configuration(f"journal: event {index} ({record.kind}) has the wrong source")
+    return event
 
 
 def _replayed_fault(error: Mapping[str, Any]) -> OutpostError:

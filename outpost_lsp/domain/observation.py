@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from outpost_lsp.domain.event import Event
-from outpost_lsp.domain.record import Record
+from outpost_lsp.domain.record import Record, SafeInt
 from outpost_lsp.domain.usage import Usage
 
 
@@ -22,7 +22,7 @@ class DecisionEvent(Event):
     status: Literal["started", "finished", "failed"]
     provider: str
     model: str
-    duration_ms: int | None = None
+    duration_ms: SafeInt | None = None
     usage: Usage | None = None
     truncated: bool | None = None
     code: str | None = None

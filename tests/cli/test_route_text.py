@@ -9,7 +9,7 @@ from outpost_lsp.cli.progress import route_text
 from outpost_lsp.cli.runs import shown_text
 from outpost_lsp.cli.terminal import Paint
 from outpost_lsp.domain.event import ModelRouteEvent, RoutedModel
-from outpost_lsp.domain.run import Run
+from outpost_lsp.domain.run import Cost, Run
 from outpost_lsp.service.signals import Routed
 from outpost_lsp.service.timeline import timeline
 from outpost_lsp.storage.journal import JournalRecord
@@ -50,3 +50,19 @@ def test_a_route_is_told_with_its_reason_its_confidence_and_its_rule(more: dict[
     assert whole.count(f"route deep ({why})") >= 2, "on the box of the picture, and at the step"
     line = route_text(Routed("r", "coordinator", None, event))
     assert line.endswith(f"({why.removeprefix('selected, ')})")
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        (None, ""),
+        (Cost(amount=0.095, currency="USD", complete=True), ", 0.0950 USD"),
+        (Cost(amount=0.095, currency="USD", complete=False), ", at least 0.0950 USD"),
+        (Cost(amount=0.0, currency="EUR", complete=False), ", cost unknown"),
+    ],
+)
+def test_what_a_run_cost_is_told_as_it_was_recorded_also_when_nothing_has_a_price_now(
+    cost: Cost | None, told: str
+) -> None:
+    _, line, *_ = shown_text(RUN.model_copy(update={"cost": cost}), timeline([], None), Paint(colour=False))
+    assert line.endswith(f"0 in, 0 out{told}")

@@ -236,6 +236,40 @@ async def test_RPL_04_a_malformed_decision_names_itself(stage: Stage, tmp_path: 
     assert "decision" in caught.value.message
 
 
+@pytest.mark.parametrize("duration", [-4, "4", True, 1.5])
+async def test_RPL_04_the_duration_of_a_decision_is_a_count(stage: Stage, tmp_path: Path, duration: object) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    ended = next(one for one in written if one["event"].get("status") == "finished")
+    ended["event"]["durationMs"] = duration
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in written))
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert (caught.value.code, caught.value.message) == (
+        "configuration",
+        f"journal: the decision event {ended['seq']} is malformed",
+    )
+
+
+async def test_REL_21_kinds_and_fields_of_a_newer_version_cost_only_themselves(stage: Stage, tmp_path: Path) -> None:
+    path, first, _ = await recorded(stage, tmp_path)
+    before = story(stage)
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    for one in written:
+        if one["event"]["kind"] in ("model-route", "decision", "usage"):
+            one["event"]["later"] = {"a": 1}
+    at = next(number for number, one in enumerate(written) if one["event"]["kind"] == "model-route")
+    for source in ("harness", "decision"):
+        written.insert(at, {**written[at], "source": source, "event": {"kind": f"later-{source}", "text": "x"}})
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in written))
+    stage.events.clear()
+    again = await stage.run(ReplayAgent(path))
+    assert again.usage == first.usage
+    [warning] = stage.of("warning")
+    assert warning.message.endswith("does not know were left out: later-decision, later-harness")
+    assert [one for one in story(stage) if one["kind"] != "warning"] == before
+
+
 async def test_REL_21_a_torn_last_line_and_a_foreign_one_cost_only_themselves(stage: Stage, tmp_path: Path) -> None:
     path, first, _ = await recorded(stage, tmp_path)
     lines = path.read_text().splitlines()
