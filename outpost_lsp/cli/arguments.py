@@ -123,12 +123,12 @@ def _add_review(commands: Any) -> None:
     review = _command(
         commands, "review", "review changes, files or everything", options=("folder", "settings", "offline", "quiet")
     )
-    review.add_argument("paths", metavar="PATH", nargs="*", help="only these files and folders")
+    review.add_argument("paths", metavar="PATH", nargs="*", type=_given, help="only these files and folders")
     scope = review.add_mutually_exclusive_group()
-    scope.add_argument("--base", metavar="REV", help="the branch's changes since its merge base with REV")
+    scope.add_argument("--base", metavar="REV", type=_given, help="the branch's changes since its merge base with REV")
     scope.add_argument("--staged", action="store_true", help="what is staged, as it stands in the index")
     scope.add_argument("--unstaged", action="store_true", help="what is not staged")
-    scope.add_argument("--commit", metavar="REV", help="what one commit changed")
+    scope.add_argument("--commit", metavar="REV", type=_given, help="what one commit changed")
     scope.add_argument("--all", action="store_true", help="every file, changed or not")
     scope.add_argument(
         "--patch", metavar="FILE", help="what a patch from elsewhere changes; - reads it from standard input"
@@ -306,6 +306,13 @@ def _pid(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no process id")
     return int(text)
+
+
+def _given(text: str) -> str:
+    # What a script's unset variable leaves would mean everything, or a default that nobody asked for.
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
 
 
 def _count(text: str) -> int:

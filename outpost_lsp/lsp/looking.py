@@ -6,7 +6,7 @@ workspace has nothing to show, which is no fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -59,7 +59,9 @@ class Looking:
         if findings:
             document = self._documents.get(uri)
             version = document.version if document is not None else None
-            for finding in overlapping(findings, self._places.span(workspace, path, params.range)):
+            meant = _named(params.context.diagnostics)
+            meant |= {one.id for one in overlapping(findings, self._places.span(workspace, path, params.range))}
+            for finding in [one for one in findings if one.id in meant]:
                 record = self._places.finding(workspace, finding) | {"uri": uri}
                 shown = diagnostic(finding, record["range"])
                 offered += actions.finding_actions(finding, record, shown, version, self._client)
@@ -81,6 +83,12 @@ class Looking:
         except RequestFault:
             return None, "", []
         return workspace, path, shown_findings(workspace, path)
+
+
+def _named(diagnostics: Iterable[types.Diagnostic]) -> set[str]:
+    """The findings whose diagnostics a client means: some send those of the whole line, with the cursor as the range."""
+    given = [one.data.get("findingId") for one in diagnostics if isinstance(one.data, Mapping)]
+    return {finding_id for finding_id in given if isinstance(finding_id, str)}
 
 
 def _range_json(asked: types.Range) -> dict[str, Any]:

@@ -85,8 +85,8 @@ _EDITOR: Final = f"""\
   agent was applied, is `fixed` and no diagnostic any more.
 - With `review.dismissals` set to `shared` a dismissal stands in `.outpost/dismissals.json` alone: when its entry goes,
   the finding is back for everybody. While that file cannot be read, `outpost.dismiss` answers -32803 and says why.
-- Code actions on a finding: apply its suggestion (`quickfix`, preferred), fix it with an agent, dismiss it. On any place:
-  review the selection or the file (`{REVIEW_ACTION_KIND}`).
+- Code actions on a finding: apply its suggestion (`quickfix`, preferred), fix it with an agent, dismiss it; also beside it
+  when the client names its diagnostic. On any place: review the selection or the file (`{REVIEW_ACTION_KIND}`).
 - A code lens on the first line of a file with findings counts them and reviews again; a hover shows their detail.
 - Permission questions come one at a time as `window/showMessageRequest` with `Allow once`, `Allow for this run` and `Deny`;
   no answer is a denial.

@@ -193,6 +193,10 @@ WRONG = {
     ("--format", "xml"): "--format",
     ("--set", "runs.concurrency"): "--set",
     ("-C", "/no/such/folder"): "/no/such/folder",
+    # What a script's unset variable leaves.
+    ("",): "PATH: it is empty",
+    ("--base", ""): "--base: it is empty",
+    ("--commit", ""): "--commit: it is empty",
 }
 
 

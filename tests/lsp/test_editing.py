@@ -195,6 +195,21 @@ async def test_sec_21_a_stale_suggestion_is_not_offered(changed: RealRepository,
         assert "outpost.dismiss" in json.dumps(actions)
 
 
+async def test_what_can_be_done_about_a_finding_is_offered_on_its_whole_line_to_a_client_that_names_its_diagnostic(
+    changed: RealRepository, service: ModelServer
+) -> None:
+    async with running_server() as server:
+        uri, _ = await _reviewed(server, changed, service)
+        [diagnostic] = _published(server, uri)[-1]["diagnostics"]
+        cursor = {"line": 1, "character": 0}
+        asked = {"textDocument": {"uri": uri}, "range": {"start": cursor, "end": cursor}}
+        foreign = [diagnostic | {"data": data} for data in (None, 5, [], {}, {"findingId": ["1"]}, {"findingId": "zz"})]
+        for diagnostics, count in ([diagnostic, *foreign], 3), (foreign, 0), ([], 0):
+            asked["context"] = {"diagnostics": diagnostics}
+            actions = await server.request("textDocument/codeAction", asked)
+            assert [one["kind"] for one in actions].count("quickfix") == count
+
+
 async def test_a_client_that_knows_only_commands_gets_only_commands(changed: RealRepository) -> None:
     file = changed.path / "src/main.py"
     async with running_server() as server:
