@@ -256,6 +256,9 @@ class Loop:
         self.route = selection.event.choice
         self.memory.record_selection(selection.event.to_json())
         self.emit(selection.event)
+        if selection.outage is not None:
+            # Once a run and cause: a wrong address would otherwise send every step to the fallback without a word.
+            self.runtime.note(f"routing: {selection.outage}; {selection.event.choice} took the step")
 
     async def _hooks_before_model(self) -> None:
         for hook in self.harness.hook_table.of("before-model"):

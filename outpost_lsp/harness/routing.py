@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -141,6 +141,8 @@ class Selection:
 
     model: ModelSpec
     event: ModelRouteEvent
+    outage: str | None = None
+    """What kept the decision service from answering, in a sentence, where the fallback took the step for that."""
 
 
 async def select_route(
@@ -163,7 +165,7 @@ async def select_route(
         )
     except OutpostError as error:
         if routing.on_error == "fallback" and _is_outage(error):
-            return _selection(routing, context.step, routing.fallback, "unavailable")
+            return replace(_selection(routing, context.step, routing.fallback, "unavailable"), outage=error.message)
         raise
     return _judged(routing, context.step, result)
 

@@ -140,6 +140,7 @@ async def test_ROUTE_31_41_outage_selects_the_fallback_and_leaves_usage_incomple
     (event,) = stage.of("model-route")
     assert (event.choice, event.reason, event.confidence) == ("deep", "unavailable", None)
     assert result.usage.complete is False
+    assert f"routing: {fault.message}; deep took the step" in result.notes
 
 
 async def test_ROUTE_32_on_error_fail_raises_the_outage(stage: Stage) -> None:

@@ -81,6 +81,8 @@ async def test_scenario_B_routes_and_usage_agree_with_the_services(
                 one["method"] for one in server.received if one.get("method") in ("$/outpost/route", "$/outpost/usage")
             ]
     assert run["status"] == "succeeded"
+    [down] = [note for note in run["notes"] if note.startswith("routing: ")]
+    assert "503" in down, "whoever reads of the run learns why the fallback took a step"
     asked = [(request.json["model"], request.json["max_completion_tokens"]) for request in service.requests]
     assert asked == [("quick", 2000), ("large", 8000), ("large", 8000), ("large", 8000)]
     assert [(one["choice"], one["model"], one["reason"], one.get("confidence")) for one in routes] == [
