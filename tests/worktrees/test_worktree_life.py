@@ -398,11 +398,12 @@ async def _until_no_git_works_in(*folders: Path) -> None:
 
 
 def _is_git_of(folder: Path) -> bool:
+    """Whether a git works there, or is about to: until its program is loaded it goes by the words of who started it."""
+    here = os.fsencode(folder)
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if (entry / "cmdline").read_bytes().startswith(b"git\0") and (entry / "cwd").readlink().is_relative_to(
-                folder
-            ):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if here in words or (words[0] == b"git" and (entry / "cwd").readlink().is_relative_to(folder)):
                 return True
         except OSError:
             continue
