@@ -80,7 +80,9 @@ class AnswerReader(ABC):
     def take(self) -> list[TextDelta | ReasoningDelta]:
         """The pieces since the last time, those of one kind that follow each other as one."""
         pending, self._pending = self._pending, []
-        return [kind(self._shown("".join(pieces))) for kind, pieces in pending]
+        if self._odd_text:
+            return [kind(_without_surrogates("".join(pieces))) for kind, pieces in pending]
+        return [kind("".join(pieces)) for kind, pieces in pending]
 
     def receipt(self) -> Usage | None:
         """What an answer that will not become whole had reported, as a lower bound."""
@@ -242,9 +244,6 @@ class AnswerReader(ABC):
             raise self.faults.malformed(otherwise) from None
         self._odd_text = True
         return value
-
-    def _shown(self, text: str) -> str:
-        return _without_surrogates(text) if self._odd_text else text
 
 
 class OpenCall:

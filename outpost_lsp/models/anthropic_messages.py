@@ -186,11 +186,14 @@ class MessagesReader(AnswerReader):
     def _delta(self, part: _Part, delta: dict[str, Any]) -> None:
         if part.closed:
             raise self.faults.malformed("a block goes on after its end")
-        match delta.get("type"), part.kind:
-            case "text_delta", "text":
-                if piece := self.string(delta.get("text"), "text"):
-                    part.pieces.append(piece)
-                    self.show(piece)
+        kind = delta.get("type")
+        if kind == "text_delta" and part.kind == "text":
+            # Nearly every event of an answer is one of these.
+            if piece := self.string(delta.get("text"), "text"):
+                part.pieces.append(piece)
+                self.show(piece)
+            return
+        match kind, part.kind:
             case "input_json_delta", "tool_use":
                 part.pieces.append(self.string(delta.get("partial_json"), "partial_json"))
             case "thinking_delta", "thinking":

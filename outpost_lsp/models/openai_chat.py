@@ -87,7 +87,12 @@ class ChatReader(AnswerReader):
         if self.actual_model is None and type(model := event.get("model")) is str:
             self.actual_model = model or None
         delta = choice.get("delta")
-        if delta is not None:
+        if type(delta) is dict and len(delta) == 1 and type(piece := delta.get("content")) is str and piece:
+            # Nearly every chunk of an answer is one of these.
+            self._gave_text = True
+            self._text.append(piece)
+            self.show(piece)
+        elif delta is not None:
             self._delta(self.object(delta, "delta"))
         if reason := choice.get("finish_reason"):
             self._finish_reason = self.string(reason, "finish_reason")

@@ -28,13 +28,15 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that `data` completes, in order."""
-        if self._after_return or b"\r" in data:
+        if self._after_return or data.find(b"\r") >= 0:  # `in` takes twice as long for bytes.
             data = self._with_line_feeds(data)
         rest = self._rest
-        if not rest and data.endswith(b"\n\n") and data.startswith(b"data: ") and data.count(b"\n") == 2:
-            # What most services send: one event of one line in each piece.
-            self._refuse_above_limit(len(data) - 8)
-            return [data[6:-2]] if len(data) > 8 else []
+        if not rest and data[-1:] == b"\n":
+            # What most services send: one event in each piece, one line of data with its name before it or without.
+            start = 6 if data[:6] == b"data: " else _after_name(data)
+            if start and data.find(b"\n", start) == len(data) - 2:
+                self._refuse_above_limit(len(data) - 2 - start)
+                return [data[start:-2]] if len(data) - 2 > start else []
         if rest:
             # Only the seam and the new bytes can hold the end of an event; what was searched is not searched again.
             seam = len(rest) - 1
@@ -57,7 +59,8 @@ class EventSplitter:
         self._refuse_above_limit(len(rest))
         events = []
         for frame in frames:
-            payload = frame[6:] if frame.startswith(b"data: ") and b"\n" not in frame else _data_of(frame)
+            start = 6 if frame[:6] == b"data: " else _after_name(frame)
+            payload = frame[start:] if start and frame.find(b"\n", start) < 0 else _data_of(frame)
             if payload:
                 self._refuse_above_limit(len(payload))
                 events.append(payload)
@@ -84,6 +87,14 @@ class EventSplitter:
     def _refuse_above_limit(self, size: int) -> None:
         if size > self._limit:
             raise EventTooLargeError
+
+
+def _after_name(frame: bytes) -> int:
+    """Where the data begins whose line follows the line of the event's name; 0 for anything else."""
+    if frame[:6] != b"event:":
+        return 0
+    start = frame.find(b"\n") + 7
+    return start if frame[start - 7 : start] == b"\ndata: " else 0
 
 
 def _data_of(frame: bytes) -> bytes:
