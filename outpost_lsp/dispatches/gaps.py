@@ -1,8 +1,8 @@
 """What is missing from a recorded turn, where the rest of it tells.
 
 The numbers of records say nothing: kinds that a journal leaves out have numbers, too. But steps are counted, a result
-belongs to a call and a call to a result before the next step, a decision that ends has begun, and the receipts of a turn
-add up to its summary. What nothing else refers to, a finding or a text, is missed by nobody.
+belongs to a call and a call to a result before the next step, a step of a routed agent has a decision and a route, and the
+receipts of a turn add up to its summary. What nothing else refers to, a finding or a text, is missed by nobody.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from outpost_lsp.dispatches.route_gaps import RouteGaps
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.usage import COUNTERS, Usage
 from outpost_lsp.storage.journal import JournalRecord
@@ -18,13 +19,13 @@ _MAIN: Final = None
 
 
 class GapFinder:
-    """Looks at the records of one turn in their order. `gaps` are sentences for people, in the order of the records."""
+    """Looks at the records of one turn in their order. What `end` gives are sentences for people."""
 
     def __init__(self) -> None:
         self.gaps: list[str] = []
         self._steps: Counter[object] = Counter()
         self._open: dict[object, Counter[object]] = {}
-        self._deciding: set[object] = set()
+        self._routes: dict[object, RouteGaps] = {}
         self._spent: Counter[str] = Counter()
         self._is_counted = True
 
@@ -33,8 +34,15 @@ class GapFinder:
         event = record.event
         owner = event.get("subagentId", _MAIN)
         if record.source == "decision":
-            self._decision(record, owner if owner is not None else record.scope.get("subagentId", _MAIN))
-        elif record.source != "harness":
+            owner = owner if owner is not None else record.scope.get("subagentId", _MAIN)
+        if record.source in ("decision", "harness"):
+            routes = self._routes.get(owner)
+            if routes is None:
+                routes = self._routes[owner] = RouteGaps()
+            routes.take(record)
+        if record.source == "decision":
+            return
+        if record.source != "harness":
             # An external agent keeps its own order, and counts as it likes.
             self._is_counted = False
         elif record.kind == "step":
@@ -54,7 +62,7 @@ class GapFinder:
         """All gaps of the turn, whose summary counts `total`."""
         if self._is_counted and any(self._spent[name] != (total.count(name) or 0) for name in COUNTERS):
             self.gaps.append("the receipts do not add up to what the turn used")
-        return self.gaps
+        return self.gaps + [gap for routes in self._routes.values() for gap in routes.end()]
 
     def _step(self, index: object, owner: object) -> None:
         last = self._steps[owner]
@@ -66,16 +74,6 @@ class GapFinder:
             self.gaps.append(f"a result that step {index} was given is missing")
         self._steps[owner] = index
         self._open.pop(owner, None)
-
-    def _decision(self, record: JournalRecord, owner: object) -> None:
-        if record.kind != "decision":
-            return
-        if record.event.get("status") == "started":
-            self._deciding.add(owner)
-        elif owner in self._deciding:
-            self._deciding.discard(owner)
-        else:
-            self.gaps.append("the beginning of a decision is missing")
 
 
 def _wire(counter: str) -> str:

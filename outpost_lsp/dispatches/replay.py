@@ -21,6 +21,7 @@ from outpost_lsp.dispatches.sandboxing import OpenedSandbox
 from outpost_lsp.dispatches.written_events import DECISIONS, recorded_event
 from outpost_lsp.domain.event import Event, SummaryEvent, WarningEvent
 from outpost_lsp.domain.markdown import one_line
+from outpost_lsp.domain.observation import DecisionEvent
 from outpost_lsp.errors import FAULT_CODES, OutpostError, configuration
 from outpost_lsp.harness.cancellation import checkpoint
 from outpost_lsp.storage.journal import JournalRecord
@@ -149,6 +150,8 @@ def _event(record: JournalRecord, index: int) -> Event | None:
         if is_decision:
             raise configuration(f"journal: the decision event {record.seq} is malformed") from error
         raise configuration(f"journal: event {index} ({record.kind}) is malformed") from error
+    if isinstance(event, DecisionEvent) and event.status != "started" and None in (event.duration_ms, event.usage):
+        raise configuration(f"journal: the decision event {record.seq} is malformed")
     if event is not None and (event.kind in DECISIONS) != is_decision:
         raise configuration(f"journal: event {index} ({record.kind}) has the wrong source")
     return event

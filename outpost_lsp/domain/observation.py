@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from outpost_lsp.domain.event import Event
-from outpost_lsp.domain.record import Record, SafeInt
+from outpost_lsp.domain.record import NonBlank, Record, SafeInt
 from outpost_lsp.domain.usage import Usage
 
 
@@ -20,12 +20,12 @@ class DecisionEvent(Event):
 
     kind: Literal["decision"] = "decision"
     status: Literal["started", "finished", "failed"]
-    provider: str
-    model: str
+    provider: NonBlank
+    model: NonBlank
     duration_ms: SafeInt | None = None
     usage: Usage | None = None
-    truncated: bool | None = None
-    code: str | None = None
+    truncated: StrictBool | None = None
+    code: NonBlank | None = None
 
 
 class DecisionRequestEvent(Event):

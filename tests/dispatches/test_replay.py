@@ -236,12 +236,24 @@ async def test_RPL_04_a_malformed_decision_names_itself(stage: Stage, tmp_path: 
     assert "decision" in caught.value.message
 
 
-@pytest.mark.parametrize("duration", [-4, "4", True, 1.5])
-async def test_RPL_04_the_duration_of_a_decision_is_a_count(stage: Stage, tmp_path: Path, duration: object) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("durationMs", value) for value in (-4, "4", True, 1.5, None)),
+        *((name, value) for name in ("provider", "model") for value in ("", " \t", 7, None)),
+        *(("usage", value) for value in (None, 7, {}, {"input": -1, "output": 0}, {"input": True, "output": 0})),
+        *(("truncated", value) for value in (1, "true")),
+        *(("code", value) for value in ("", 7)),
+        *(("status", value) for value in ("", "napping", None)),
+    ],
+)
+async def test_RPL_04_a_field_of_a_recorded_decision_that_cannot_be_is_refused(
+    stage: Stage, tmp_path: Path, field: str, value: object
+) -> None:
     path, _, _ = await recorded(stage, tmp_path)
     written = [json.loads(line) for line in path.read_text().splitlines()]
     ended = next(one for one in written if one["event"].get("status") == "finished")
-    ended["event"]["durationMs"] = duration
+    ended["event"][field] = value
     path.write_text("".join(f"{json.dumps(one)}\n" for one in written))
     with pytest.raises(OutpostError) as caught:
         await stage.run(ReplayAgent(path))
@@ -286,6 +298,24 @@ async def test_a_recording_that_is_whole_has_no_gaps(stage: Stage, tmp_path: Pat
     assert stage.of("warning") == []
 
 
+def without(path: Path, *kinds: str, step: int | None = None) -> None:
+    """Cut the main agent's records of these kinds out of a journal; of one step or of all."""
+    kept, at = [], 0
+    for line in path.read_text().splitlines(keepends=True):
+        event = json.loads(line)["event"]
+        name = f"{event['source']} usage" if event["kind"] == "usage" else event["kind"]
+        at = event["index"] if event["kind"] == "step" and "subagentId" not in event else at
+        if name not in kinds or step not in (None, at) or "subagentId" in event:
+            kept.append(line)
+    path.write_text("".join(kept))
+
+
+async def told(stage: Stage, path: Path) -> list[str]:
+    stage.events.clear()
+    await stage.run(ReplayAgent(path))
+    return [event.message for event in stage.of("warning")]
+
+
 @pytest.mark.parametrize(
     ("kind", "at", "told"),
     [
@@ -308,3 +338,65 @@ async def test_records_that_were_cut_out_of_the_middle_are_told(
     [warning] = stage.of("warning")
     assert warning.message.startswith("records are missing from turn 1 of the recording: ")
     assert told in warning.message
+
+
+@pytest.mark.parametrize(
+    ("kinds", "step", "gap"),
+    [
+        (("decision",), 1, "the decision of step 1 is missing"),
+        (("decision",), 2, "the decision of step 2 is missing"),
+        (("decision",), None, "the decision of step 1 is missing, and 1 more"),
+        (("model-route",), 1, "the route of step 1 is missing"),
+        (("model-route",), 2, "the route of step 2 is missing"),
+        (("decision", "model-route"), 2, "the decision and the route of step 2 are missing"),
+        # The receipts of a decider without tokens add up without it.
+        (("decision", "model-route", "decision usage"), 1, "the decision and the route of step 1 are missing"),
+        (("decision", "model-route", "decision usage"), 2, "the decision and the route of step 2 are missing"),
+        (("decision", "model-route"), None, "the decision and the route of step 1 are missing, and 1 more"),
+    ],
+)
+async def test_RPL_01_decisions_and_routes_that_were_cut_out_are_told_by_their_step(
+    stage: Stage, tmp_path: Path, kinds: tuple[str, ...], step: int | None, gap: str
+) -> None:
+    path, _, _ = await recorded(stage, tmp_path)
+    without(path, *kinds, step=step)
+    assert await told(stage, path) == [f"records are missing from turn 1 of the recording: {gap}"]
+
+
+@pytest.mark.parametrize("ended", ["finished", "failed"])
+async def test_RPL_01_the_end_of_a_decision_that_was_cut_out_is_told(stage: Stage, tmp_path: Path, ended: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    outage = OutpostError("timeout", "too slow")
+    answers = [("fast", 0.9) if ended == "finished" else outage]
+    routing = routed().replace(provider=ScriptedDecisionProvider(answers))
+    await stage.run(Agent("m", Harness(provider(says("done")), routing=routing)), journal=Journal(path=path))
+    assert await told(stage, path) == []
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if f'"status":"{ended}"' not in line))
+    assert await told(stage, path) == [
+        "records are missing from turn 1 of the recording: the end of a decision is missing"
+    ]
+
+
+async def test_RPL_01_the_routes_of_a_child_are_looked_at_apart_from_its_parents(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    child = Agent("c", Harness(provider(says("child")), routing=routed("fast")))
+    model = provider(calls(("review", {"prompt": "x"})), says("done"))
+    await stage.run(Agent("m", Harness(model, tools=[Subagent("review", "R.", child)])), journal=Journal(path=path))
+    assert await told(stage, path) == []
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if '"kind":"model-route"' not in line))
+    assert await told(stage, path) == [
+        "records are missing from turn 1 of the recording: the route of step 1 is missing"
+    ]
+
+
+async def test_RPL_06_a_decision_that_ended_its_run_needs_no_route(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    routing = routed().replace(provider=ScriptedDecisionProvider([("fast", 0.9), OutpostError("quota", "HTTP 429")]))
+    model = provider(calls(("echo", {"text": "x"})))
+    with pytest.raises(OutpostError):
+        await stage.run(Agent("m", Harness(model, tools=[echo], routing=routing)), journal=Journal(path=path))
+    stage.events.clear()
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert caught.value.code == "quota"
+    assert stage.of("warning") == []
