@@ -6,10 +6,10 @@ tools and the hooks know only this contract; `sandbox/` and `worktrees/` impleme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 Channel = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "directory", "link", "other"]
@@ -76,6 +76,32 @@ class LiveProcess(Protocol):
         """End its whole session at once; `end` is still due."""
 
 
+class Listing(tuple[str, ...]):  # noqa: SLOT001 - a tuple can have none
+    """The names of files, each once, sorted. JSON carries text, so a name that is no UTF-8 is kept beside them."""
+
+    unnamed: tuple[str, ...]
+    """The names that are no UTF-8, sorted, each byte that is none as a surrogate (as `os.fsdecode` writes it)."""
+
+    def __new__(cls, names: Iterable[str]) -> Self:
+        """Out of names as `os.fsdecode` gives them."""
+        known = sorted(set(names))
+        made = super().__new__(cls, (name for name in known if _is_text(name)))
+        made.unnamed = tuple(name for name in known if not _is_text(name)) if len(made) < len(known) else ()
+        return made
+
+    def with_more(self, other: Listing) -> Listing:
+        """The names of both."""
+        return Listing((*self, *self.unnamed, *other, *other.unnamed))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class WorktreeFiles(Protocol):
     """Confined access to the files of a worktree. Paths are as a model writes them; each is checked (BTOOL-01 to -04).
 
@@ -105,7 +131,7 @@ class WorktreeFiles(Protocol):
     async def kind(self, path: str) -> EntryKind | None:
         """What stands at the path, links not followed; `None` when nothing does."""
 
-    async def listing(self, path: str) -> Sequence[str]:
+    async def listing(self, path: str) -> Listing:
         """Tracked and untracked, not ignored files below `path`, sorted, relative to the root (BTOOL-14, BTOOL-16)."""
 
 

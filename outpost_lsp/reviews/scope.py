@@ -211,7 +211,7 @@ async def _changed(
     excluded: Callable[[str], bool],
     notes: list[str],
 ) -> tuple[tuple[ScopeFile, ...], Mapping[str, Sequence[LineRange]]]:
-    found, lines = await changed_files_and_lines(repository, compared.base, compared.snapshot.commit, scope.paths)
+    found, lines, odd = await changed_files_and_lines(repository, compared.base, compared.snapshot.commit, scope.paths)
     if compared.tracked is not None:
         # What is not staged at all is no unstaged change of something, as `git diff` sees it.
         found = tuple(file for file in found if file.status != "added" or file.path in compared.tracked)
@@ -219,14 +219,20 @@ async def _changed(
     left_out = [file.path for file in found if file.path not in submodules and excluded(file.path)]
     hidden = {*submodules, *left_out}
     files = tuple(ScopeFile(file.path, file.status, file.old_path) for file in found if file.path not in hidden)
+    if odd:
+        notes.append(_unnamed(odd))
     if submodules:
         notes.append(f"Not reviewed, submodules: {_named(submodules)}.")
     if left_out:
         notes.append(f"Not reviewed, excluded by review.exclude: {_named(left_out)}.")
     if not files:
-        notes.append(_nothing(scope, compared, found_any=bool(found)))
+        notes.append(_nothing(scope, compared, found_any=bool(found or odd)))
         return (), {}
     return files, {file.path: lines.get(file.path, ()) for file in files}
+
+
+def _unnamed(count: int) -> str:
+    return f"Not reviewed, the name is no UTF-8: {count_of(count, 'file')}."
 
 
 def _nothing(scope: ReviewScope, compared: Comparison, *, found_any: bool) -> str:
@@ -273,7 +279,7 @@ async def _standing(
             continue
         (left_out if excluded(path) else paths).append(path)
     if odd:
-        notes.append(f"Not reviewed, the name is no UTF-8: {count_of(odd, 'file')}.")
+        notes.append(_unnamed(odd))
     if left_out:
         notes.append(f"Not reviewed, excluded by review.exclude: {_named(left_out)}.")
     if not paths and not scope.paths:

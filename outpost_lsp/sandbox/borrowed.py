@@ -20,6 +20,7 @@ from outpost_lsp.domain.sandbox import (
     EntryKind,
     GitResult,
     Lease,
+    Listing,
     LiveProcess,
     WorktreeFiles,
 )
@@ -171,6 +172,6 @@ class _BorrowedFiles:
         async with self._borrowed.use() as files:
             return await files.kind(path)
 
-    async def listing(self, path: str) -> Sequence[str]:
+    async def listing(self, path: str) -> Listing:
         async with self._borrowed.use() as files:
             return await files.listing(path)

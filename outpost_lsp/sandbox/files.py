@@ -17,7 +17,7 @@ from typing import Protocol
 
 from anyio import to_thread
 
-from outpost_lsp.domain.sandbox import EntryKind, GitResult
+from outpost_lsp.domain.sandbox import EntryKind, GitResult, Listing
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox import paths
 from outpost_lsp.sandbox.paths import Place, refused
@@ -67,10 +67,10 @@ class WorktreeFilesOnDisk:
     async def kind(self, path: str) -> EntryKind | None:
         return await to_thread.run_sync(self._kind, path)
 
-    async def listing(self, path: str) -> Sequence[str]:
+    async def listing(self, path: str) -> Listing:
         relative = await to_thread.run_sync(self._listed, path)
         if relative is None:
-            return ()
+            return Listing(())
         # The tag tells which files a sparse checkout leaves out: they are in the index, and nowhere to be read.
         arguments = ["ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard"]
         result = await self._git([*arguments, "--", relative or "."], max_output=_LONGEST_LISTING)
@@ -247,15 +247,8 @@ def _without_tags(listing: bytes) -> bytes:
     return b"\0".join(dict.fromkeys(name for tag, _, name in entries if tag != b"S"))
 
 
-def names_in(listing: bytes, gone: bytes) -> tuple[str, ...]:
-    """The names of a NUL-separated listing without those of another, sorted; those a tool cannot name are left out."""
+def names_in(listing: bytes, gone: bytes) -> Listing:
+    """The names of a NUL-separated listing without those of another."""
     deleted = set(gone.split(b"\0"))
-    names = []
-    for name in listing.split(b"\0"):
-        if not name or name in deleted or name.endswith(b"/"):
-            continue
-        try:
-            names.append(name.decode("utf-8"))
-        except UnicodeDecodeError:
-            continue  # No tool could name it: JSON carries text.
-    return tuple(sorted(names))
+    names = (name for name in listing.split(b"\0") if name and name not in deleted and not name.endswith(b"/"))
+    return Listing(name.decode("utf-8", "surrogateescape") for name in names)

@@ -8,7 +8,6 @@ repositories, in place of `WorktreeFilesOnDisk`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +15,7 @@ from typing import Protocol
 import anyio
 from anyio import to_thread
 
-from outpost_lsp.domain.sandbox import EntryKind
+from outpost_lsp.domain.sandbox import EntryKind, Listing
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox import paths
 from outpost_lsp.sandbox.files import GitRunner, WorktreeFilesOnDisk, names_in
@@ -37,7 +36,7 @@ class SnapshotSource(Protocol):
     async def content(self, path: str) -> tuple[bytes, bool] | None:
         """A file's bytes or a link's target, and whether it is executable; `None` when it was laid out meanwhile."""
 
-    async def listing(self, path: str) -> list[str]:
+    async def listing(self, path: str) -> Listing:
         """The files of the snapshot at and below a path."""
 
     async def removed(self, path: str) -> None:
@@ -77,7 +76,7 @@ class FilesOnDemand(WorktreeFilesOnDisk):
         unfilled = await self._bring(path, lay_out_last=False)
         return unfilled or await super().kind(path)
 
-    async def listing(self, path: str) -> Sequence[str]:
+    async def listing(self, path: str) -> Listing:
         if self._source.is_full:
             return await super().listing(path)
         unfilled = await self._bring(path, follow_last=True, lay_out_last=False)
@@ -86,14 +85,14 @@ class FilesOnDemand(WorktreeFilesOnDisk):
         relative = await to_thread.run_sync(self._listed, path)
         if relative is None:
             if unfilled is None:
-                return ()
+                return Listing(())
             relative = await to_thread.run_sync(partial(self._where, path, follow_last=True))
         known = await self._source.listing(relative)
         arguments = ["ls-files", "-z", "--others", "--exclude-standard", "--", relative or "."]
         others = await self._git(arguments, max_output=_LONGEST_LISTING)
         if others.status != 0:
             raise OutpostError("workspace", f"git ls-files failed: {others.stderr.strip()}")
-        return await to_thread.run_sync(lambda: tuple(sorted({*known, *names_in(others.stdout, b"")})))
+        return await to_thread.run_sync(lambda: known.with_more(names_in(others.stdout, b"")))
 
     async def _bring(self, path: str, *, follow_last: bool = False, lay_out_last: bool = True) -> EntryKind | None:
         """Lay out what the snapshot has on the way to a path and, unless told otherwise, at its end.

@@ -10,6 +10,7 @@ from anyio import to_thread
 from outpost_lsp.domain.globs import path_glob
 from outpost_lsp.domain.permission import Resources
 from outpost_lsp.domain.tool import Tool, ToolContext, ToolOutput, Toolset
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.tools.refusals import answering_refusals, failure
 from outpost_lsp.tools.text_files import TextFile, lines_of, read_text
 
@@ -122,17 +123,23 @@ def _that_fit(lines: Sequence[str]) -> list[str]:
 async def _list_files(value: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     path = value.get("path") or "."
     pattern = value.get("pattern")
-    names = await context.sandbox.files.listing(path)
-    if pattern is not None:
-        glob = path_glob(pattern)
-        names = [name for name in names if glob.fullmatch(name if "/" in pattern else name.rpartition("/")[2])]
+    listing = await context.sandbox.files.listing(path)
+    names, unnamed = (_matching(some, pattern) for some in (listing, listing.unnamed))
+    note = f"\n[not shown: {count_of(len(unnamed), 'file')} with a name that is no UTF-8]" if unnamed else ""
     if not names:
         where = f" below {context.sandbox.files.normalise(path)}" if context.sandbox.files.normalise(path) else ""
-        return ToolOutput(f"No files{where}{f' match {pattern}' if pattern is not None else ''}.")
+        return ToolOutput(f"No files{where}{f' match {pattern}' if pattern is not None else ''}.{note}")
     text = "\n".join(names[:LISTING_LIMIT])
     if (rest := len(names) - LISTING_LIMIT) > 0:
         text += f"\n[{rest} more {'file' if rest == 1 else 'files'}]"
-    return ToolOutput(text)
+    return ToolOutput(text + note)
+
+
+def _matching(names: Sequence[str], pattern: str | None) -> Sequence[str]:
+    if pattern is None:
+        return names
+    glob = path_glob(pattern)
+    return [name for name in names if glob.fullmatch(name if "/" in pattern else name.rpartition("/")[2])]
 
 
 def _lines(count: int) -> str:

@@ -17,7 +17,7 @@ from outpost_lsp.worktrees.changes import (
     RENAMES,
     ChangedFile,
     compared,
-    files_of,
+    listed,
     raw_entries,
     text_of,
 )
@@ -35,10 +35,11 @@ Lines = Mapping[str, tuple[tuple[int, int], ...]]
 
 async def changed_files_and_lines(
     repository: Repository, base: str, commit: str, paths: Sequence[str] = ()
-) -> tuple[tuple[ChangedFile, ...], Lines]:
+) -> tuple[tuple[ChangedFile, ...], Lines, int]:
     """The files that differ between two commits or trees, their lines not counted, and which lines do.
 
-    A file that is new counts whole; a binary or deleted one has no ranges.
+    A file that is new counts whole; a binary or deleted one has no ranges. Last, how many more files differ whose names
+    are no UTF-8.
     """
     sides = [base, commit, "--", *paths]
     # Without -z names are quoted, so that a name with a line break cannot pass for a hunk.
@@ -50,7 +51,8 @@ async def changed_files_and_lines(
     if result.truncated or listing.truncated:
         raise OutpostError("limit", "The diff is larger than 256 MiB; review fewer paths.", {"limit": "diff"})
     lines = await to_thread.run_sync(_changed_lines, listing.stdout, result.stdout)
-    return files_of(listing.stdout), lines
+    files, odd = listed(listing.stdout)
+    return files, lines, len(odd)
 
 
 def _changed_lines(listing: bytes, diff: bytes) -> Lines:

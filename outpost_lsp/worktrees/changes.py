@@ -246,15 +246,14 @@ async def _compare(
         "--",
         *paths,
     ]
-    return _listed((await compared(repository, arguments, LONGEST_LISTING)).stdout, counted=True)
+    return listed((await compared(repository, arguments, LONGEST_LISTING)).stdout, counted=True)
 
 
-def files_of(listing: bytes) -> tuple[ChangedFile, ...]:
-    """The files of a `-z --raw` listing, sorted by path; their lines are not counted."""
-    return _listed(listing, counted=False)[0]
+def listed(output: bytes, *, counted: bool = False) -> tuple[tuple[ChangedFile, ...], tuple[bytes, ...]]:
+    """The files of a `-z --raw` listing, sorted by path, and the names among them that are no UTF-8.
 
-
-def _listed(output: bytes, *, counted: bool) -> tuple[tuple[ChangedFile, ...], tuple[bytes, ...]]:
+    With `counted` the listing has `--numstat` too, and the files their numbers of lines.
+    """
     entries = list(raw_entries(output))
     numbers = _numstat(output, sum(len(entry[-1]) + 1 for entry in entries)) if counted else [_UNCOUNTED] * len(entries)
     files = []

@@ -21,7 +21,7 @@ from anyio import to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from outpost_lsp.domain.sandbox import EntryKind, GitResult
+from outpost_lsp.domain.sandbox import EntryKind, GitResult, Listing
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import MAX_OUTPUT, Repository, open_git, run_git
 from outpost_lsp.worktrees.objects import TREE_MODE, Entry, ObjectReader, object_reader
@@ -120,7 +120,7 @@ class OnDemand:
             data = await self._converted.read(entry.oid, path)
         return data, entry.mode == b"100755"
 
-    async def listing(self, path: str) -> list[str]:
+    async def listing(self, path: str) -> Listing:
         """The files of the snapshot at and below a path that nobody has removed; submodules are no files."""
         arguments = ["ls-tree", "-r", "-z", "--full-tree", self._commit, *(["--", path] if path else [])]
         result = await run_git(self._view, arguments, check=True, max_output=_LONGEST_LISTING)
@@ -261,16 +261,8 @@ def _write(file: Path, data: bytes) -> None:
     temporary.replace(file)
 
 
-def _files(listing: bytes, removed: Collection[str]) -> list[str]:
-    names = []
-    for line in listing.split(b"\0"):
-        attributes, _, path = line.partition(b"\t")
-        if not path or attributes.startswith(b"160000"):
-            continue
-        try:
-            name = path.decode("utf-8")
-        except UnicodeDecodeError:
-            continue  # No tool could name it: JSON carries text.
-        if name not in removed:
-            names.append(name)
-    return names
+def _files(listing: bytes, removed: Collection[str]) -> Listing:
+    entries = (line.partition(b"\t") for line in listing.split(b"\0"))
+    paths = (path for attributes, _, path in entries if path and not attributes.startswith(b"160000"))
+    names = (path.decode("utf-8", "surrogateescape") for path in paths)
+    return Listing(name for name in names if name not in removed)

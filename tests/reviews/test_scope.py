@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -370,3 +371,13 @@ async def test_odd_names_are_listed_whole(repository):
     assignment = review_assignment(review.brief)
     assert assignment is not None
     assert sorted(file.path for file in assignment.files) == sorted(names)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+@pytest.mark.parametrize("scope", ["uncommitted", "workspace"])
+async def test_a_file_whose_name_is_no_text_is_noted_and_not_reviewed(repository, scope):
+    repository.write(os.fsdecode(b"odd\xff.py"), "x\n")
+    review = await prepared(repository, scope)
+    assert "Not reviewed, the name is no UTF-8: 1 file." in review.notes
+    assert not any("odd" in file.path for file in review.files)
+    assert not any("no uncommitted changes" in note for note in review.notes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from outpost_lsp.domain.permission import Resources
@@ -187,6 +190,25 @@ async def test_BTOOL_16_deleted_files_are_left_out(workplace):
     workplace.repository.commit()
     (workplace.repository.top / "a").unlink()
     assert (await workplace.call(TOOLS, "list_files")).content == "b"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+async def test_BTOOL_14_files_whose_names_are_no_text_are_counted_and_the_reason_is_told(workplace):
+    async def listed(**fields) -> str:
+        output = await workplace.call(TOOLS, "list_files", **fields)
+        assert not output.is_error
+        return output.content
+
+    workplace.write(os.fsdecode(b"old\xff.py"), "x\n")
+    workplace.repository.commit()
+    one = "[not shown: 1 file with a name that is no UTF-8]"
+    assert await listed() == f"No files.\n{one}"
+    workplace.write("a.py", "")
+    workplace.write(os.fsdecode(b"sub/\xe9/new.txt"), "x\n")
+    assert await listed() == "a.py\n[not shown: 2 files with a name that is no UTF-8]"
+    assert await listed(pattern="*.py") == f"a.py\n{one}"
+    assert await listed(path="sub") == f"No files below sub.\n{one}"
+    assert await listed(path="a.py") == "a.py"
 
 
 def test_the_tools_are_read_only_and_declare_their_paths():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,20 @@ async def test_only_what_is_asked_for_is_laid_out(forest: RealRepository, tmp_pa
     assert await files.read("src/up", limit=100) == b"one\r\nneedle\r\n"
     assert [path.name for path in (lazy.directory / "docs").iterdir()] == ["crlf.txt"]
     await lazy.close(keep=False)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+async def test_names_that_are_no_text_are_told_as_in_a_full_checkout(forest: RealRepository, tmp_path: Path) -> None:
+    forest.write(os.fsdecode(b"src/known\xff.py"), "x\n")
+    whole, lazy = await pair(forest, tmp_path / "trees")
+    for worktree in (whole, lazy):
+        (worktree.directory / os.fsdecode(b"new\xff.py")).write_text("x\n")
+        listing = await files_of(worktree).listing(".")
+        assert listing.unnamed == ("new\udcff.py", "src/known\udcff.py")
+        assert "src/main.py" in listing
+        assert not any("\udcff" in name for name in listing)
+        assert (await files_of(worktree).listing("src")).unnamed == ("src/known\udcff.py",)
+        await worktree.close(keep=False)
 
 
 async def test_a_command_sees_the_whole_tree(forest: RealRepository, tmp_path: Path) -> None:
