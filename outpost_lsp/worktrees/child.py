@@ -11,13 +11,11 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 
-if TYPE_CHECKING:
-    # Only the door to git starts one.
-    from subprocess import Popen
+from outpost_lsp.worktrees.spawned import Spawned
 
 _PIECE: Final = 262_144
 _MOST_ERRORS: Final = 65_536
@@ -39,10 +37,10 @@ class Ended(NamedTuple):
     truncated: bool
 
 
-async def see_through(process: Popen[bytes], stdin: bytes | None, *, max_output: int, deadline_s: float) -> Ended:
+async def see_through(process: Spawned, stdin: bytes | None, *, max_output: int, deadline_s: float) -> Ended:
     """Give it `stdin` and wait for its end; `TimeoutError` after `deadline_s`.
 
-    The process has unbuffered pipes, one for its input where `stdin` is not None, and a session of its own.
+    The process has a pipe for its input where `stdin` is not None, and a session of its own.
     """
     loop = asyncio.get_running_loop()
     child = _Child(loop, process, stdin, max_output)
@@ -65,7 +63,7 @@ class _Child:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        process: Popen[bytes],
+        process: Spawned,
         stdin: bytes | None,
         max_output: int,
     ) -> None:
@@ -80,16 +78,14 @@ class _Child:
         self._look: asyncio.TimerHandle | None = None
         self._end_seen: int | None = None
         self._process = process
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._out, self._error = process.stdout.fileno(), process.stderr.fileno()
-        self._readers = {self._out, self._error}
+        self._out = process.out
+        self._readers = {process.out, process.error}
         for descriptor in self._readers:
             os.set_blocking(descriptor, False)
             loop.add_reader(descriptor, self._read, descriptor)
         self._writer: int | None = None
-        if process.stdin is not None:
-            self._writer = process.stdin.fileno()
+        if process.given >= 0:
+            self._writer = process.given
             os.set_blocking(self._writer, False)
             loop.add_writer(self._writer, self._write)
 
@@ -102,9 +98,6 @@ class _Child:
         self._stop_writing()
         for descriptor in tuple(self._readers):
             self._stop_reading(descriptor)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
         if self._look is not None:
             self._look.cancel()
         if self._end_seen is not None:
@@ -172,17 +165,17 @@ class _Child:
     def _stop_reading(self, descriptor: int) -> None:
         self._readers.discard(descriptor)
         self._loop.remove_reader(descriptor)
+        os.close(descriptor)
 
     def _stop_writing(self) -> None:
         if self._writer is None:
             return
         self._loop.remove_writer(self._writer)
+        os.close(self._writer)
         self._writer = None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
 
 
-async def _end(process: Popen[bytes]) -> None:
+async def _end(process: Spawned) -> None:
     """See to it that the process, and whatever it started, is gone; git gets the time to remove its lock files."""
     _signal_group(process, signal.SIGTERM)
     with anyio.move_on_after(_GRACE_S):
@@ -191,13 +184,13 @@ async def _end(process: Popen[bytes]) -> None:
     await _wait(process)
 
 
-async def _wait(process: Popen[bytes]) -> None:
+async def _wait(process: Spawned) -> None:
     pause = _FIRST_LOOK_S
     while process.poll() is None:
         await anyio.sleep(pause)
         pause = min(pause * 2, _LAST_LOOK_S)
 
 
-def _signal_group(process: Popen[bytes], number: signal.Signals) -> None:
+def _signal_group(process: Spawned, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)

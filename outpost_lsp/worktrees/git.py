@@ -28,6 +28,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening
 from outpost_lsp.worktrees.child import see_through
 from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
+from outpost_lsp.worktrees.spawned import Pipes, Spawned
 
 __all__ = [
     "MAX_OUTPUT",
@@ -47,6 +48,7 @@ _CLEAN_UP_S = 10.0
 _HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)")
 """Git ends before it does anything when it meets a worktree that another process is just registering or removing."""
 _HALF_MADE_S = 5.0
+_NO_FOLDER = b"fatal: cannot change to"
 _NO_SPACE = "No space left on device"
 _PAUSE_S = 0.02
 _CONFIGURATION = ("config", "--list", "-z", "--show-scope", "--show-origin")
@@ -69,6 +71,10 @@ async def find_repository(folder: Path, environment: Mapping[str, str] | None = 
 
 _NEW_ENOUGH: Final[set[tuple[str, int, int]]] = set()
 """Programs that have told their version, by path, inode and time of change: each is asked once."""
+
+
+_programs: Final[dict[str, str]] = {}
+"""Where git was found, by the value of PATH."""
 
 
 async def _check_version(host: Mapping[str, str]) -> None:
@@ -129,7 +135,7 @@ async def run_git(
         glob_pathspecs=glob_pathspecs,
         extra=environment,
     )
-    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
+    named = [*_place(repository), *hardening.guarded(arguments)]
     result = await _run(named, variables, repository.top, stdin, max_output, deadline_s)
     patience = anyio.current_time() + _HALF_MADE_S
     while result.status == 128 and _HALF_MADE.search(result.stderr) and anyio.current_time() < patience:
@@ -185,7 +191,7 @@ async def _read_settings(repository: Repository) -> None:
     if known.files and hardening.signature(known.files) == known.stamp:
         return
     variables = hardening.variables(repository.environment, ())
-    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *_CONFIGURATION]
+    named = [*_place(repository), *_CONFIGURATION]
     before = hardening.signature(known.files)
     result = await _run(named, variables, repository.top, None, MAX_OUTPUT, 30.0)
     if result.status != 0 or result.truncated:
@@ -199,6 +205,10 @@ async def _read_settings(repository: Repository) -> None:
     known.values = hardening.disarmed(settings)
 
 
+def _place(repository: Repository) -> tuple[str, ...]:
+    return f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", "-C", str(repository.top)
+
+
 async def _run(
     arguments: Sequence[str],
     variables: Mapping[str, str],
@@ -208,10 +218,8 @@ async def _run(
     deadline_s: float,
 ) -> GitResult:
     try:
-        process = _start(arguments, variables, directory, has_input=stdin is not None)
+        process = _start(arguments, variables, has_input=stdin is not None)
     except FileNotFoundError as error:
-        if directory is not None and not await to_thread.run_sync(directory.is_dir):
-            raise OutpostError("workspace", f"The folder {directory} is gone.") from error
         raise OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.") from error
     except OSError as error:
         raise OutpostError("workspace", f"git could not be started: {error.strerror}.") from error
@@ -221,23 +229,43 @@ async def _run(
         name = next((argument for argument in arguments if not argument.startswith("-")), "")
         message = f"git {name} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises the limit."
         raise OutpostError("timeout", message) from error
+    if ended.status == 128 and directory is not None and ended.stderr.startswith(_NO_FOLDER):
+        if not await to_thread.run_sync(directory.is_dir):
+            raise OutpostError("workspace", f"The folder {directory} is gone.")
+        raise OutpostError("workspace", f"The folder {directory} cannot be entered.")
     return GitResult(ended.status, ended.stdout, ended.stderr.decode("utf-8", "replace"), ended.truncated)
 
 
-def _start(
-    arguments: Sequence[str], variables: Mapping[str, str], directory: Path | None, *, has_input: bool
-) -> subprocess.Popen[bytes]:
-    """Returns when the program is loaded, about half a millisecond; the event loop's own way takes three times that."""
-    return subprocess.Popen(
-        ["git", *arguments],
-        bufsize=0,
-        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=directory,
-        env=variables,
-        start_new_session=True,
-    )
+def _start(arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
+    """Takes 0.12 ms of this process; `subprocess` three times that, most of it for the environment, and the event loop more."""
+    path = variables.get("PATH", os.defpath)
+    try:
+        return spawn(_programs.get(path) or _located(path), arguments, variables, has_input=has_input)
+    except FileNotFoundError:
+        # It was there, and has been put elsewhere since.
+        return spawn(_located(path), arguments, variables, has_input=has_input)
+
+
+def _located(path: str) -> str:
+    program = shutil.which("git", path=path)
+    if program is None:
+        raise FileNotFoundError("git")
+    _programs[path] = program
+    return program
+
+
+def spawn(program: str, arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
+    """Start a program in a session of its own, in this folder."""
+    with Pipes(has_input=has_input) as pipes:
+        pid = os.posix_spawn(
+            program,
+            [program, *arguments],
+            variables,
+            file_actions=pipes.actions,
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+        return pipes.of(pid)
 
 
 async def _start_to_talk(arguments: Sequence[str], variables: Mapping[str, str], directory: Path) -> Process:

@@ -15,19 +15,13 @@ import anyio
 import pytest
 
 from outpost_lsp.worktrees.child import see_through
-from outpost_lsp.worktrees.git import find_repository, run_git
+from outpost_lsp.worktrees.git import find_repository, run_git, spawn
+from outpost_lsp.worktrees.spawned import Spawned
 from tests.support.repositories import make_repository
 
 
-def started(program: str, *, has_input: bool = False) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", program],
-        bufsize=0,
-        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+def started(program: str, *, has_input: bool = False) -> Spawned:
+    return spawn(sys.executable, ["-I", "-c", program], os.environ, has_input=has_input)
 
 
 @pytest.fixture(params=["told by a descriptor", "looked for"])

@@ -87,7 +87,8 @@ async def test_SEC_01_every_call_has_the_clean_environment_and_closed_input(
         if call["argv"] != ["version"]:
             assert call["argv"][0].startswith("--git-dir=")
             assert call["argv"][1].startswith("--work-tree=")
-        command = next(argument for argument in call["argv"] if not argument.startswith("-"))
+            assert call["argv"][2:4] == ["-C", call["argv"][1].removeprefix("--work-tree=")]
+        command = next(argument for argument in call["argv"][4:] or call["argv"] if not argument.startswith("-"))
         if command not in {"update-index", "hash-object", "check-ignore", "cat-file", "unpack-objects"}:
             assert call["stdin"] == "/dev/null"
 
