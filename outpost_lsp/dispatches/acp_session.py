@@ -28,6 +28,7 @@ from outpost_lsp.dispatches.acp_client import Client
 from outpost_lsp.dispatches.acp_terminals import Terminals
 from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.domain.sandbox import Channel, Command, Lease, LiveProcess
+from outpost_lsp.domain.wording import ended
 from outpost_lsp.errors import OutpostError, configuration
 
 _log = logging.getLogger(__name__)
@@ -205,14 +206,14 @@ class AcpSession:
             return OutpostError("response", f"{message} {_how_to_check(self._agent)}", error.details)
         if error.code != "process":
             return error
-        return OutpostError(error.code, f"{error.message.rstrip()} {_how_to_check(self._agent)}", error.details)
+        return OutpostError(error.code, f"{ended(error.message.rstrip())} {_how_to_check(self._agent)}", error.details)
 
     async def _gone(self) -> OutpostError:
         status = await self._process.status(_DEATH_S)
         said = self._process.stderr[-_STDERR_KEPT:].strip()
-        ended = "closed its output" if status is None else f"ended with status {status}"
-        details = {"unavailable": f"the agent {ended}", "stderr": said} | ({} if status is None else {"status": status})
-        message = f"The agent {self._agent.name} {ended} before it answered" + (f": {said}" if said else ".")
+        end = "closed its output" if status is None else f"ended with status {status}"
+        details = {"unavailable": f"the agent {end}", "stderr": said} | ({} if status is None else {"status": status})
+        message = f"The agent {self._agent.name} {end} before it answered" + (f": {said}" if said else ".")
         return OutpostError("process", message, details)
 
     def _refused(self, error: acp.RequestError) -> OutpostError:
@@ -220,7 +221,9 @@ class AcpSession:
         message = f"The agent {self._agent.name}: {said}"
         if error.code == _AUTH_REQUIRED and "auth" in str(error).lower():
             return OutpostError(
-                "provider", f"{message}. Give it its key in a variable of the sandbox.", {"code": error.code}
+                "provider",
+                f"{ended(message)} Give it its key in a variable of the sandbox.",
+                {"code": error.code},
             )
         if _QUOTA.search(said):
             return OutpostError("quota", message, {"code": error.code})

@@ -8,6 +8,11 @@ def count_of(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def ended(text: str) -> str:
+    """A text as a sentence: with a full stop, unless it has an end of its own. For words that others chose."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 def wait_text(seconds: float | None) -> str:
     """` in 0.4 s`, ` in 12 s`, ` at once`, or nothing where no wait is known; ready to stand behind a verb."""
     if seconds is None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 from outpost_lsp.domain.record import Declaration, SafeInt, changeable
 from outpost_lsp.domain.schema import check_schema, schema_issues
+from outpost_lsp.domain.wording import ended
 from outpost_lsp.errors import OutpostError
 
 Tag = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
@@ -137,7 +138,7 @@ def repair_prompt(error: ResponseError, attempts_left: int) -> str:
     """What the model is told when its typed answer could not be read (RESP-07)."""
     previous = "There was no such block." if error.raw is None else f"The block held:\n{error.raw}"
     return (
-        f"Your answer could not be used: {error.message}.\n{previous}\n"
+        f"Your answer could not be used: {ended(error.message)}\n{previous}\n"
         f"Answer again, correctly this time; attempts left after this one: {attempts_left}. "
         "Edit no file and run no command for it."
     )

@@ -23,6 +23,7 @@ from outpost_lsp.dispatches.remote_agent import RemoteAgent
 from outpost_lsp.domain.job import Executor, JobNeeds, JobRecord, JobScope
 from outpost_lsp.domain.run import RunStatus
 from outpost_lsp.domain.usage import UsageLimits
+from outpost_lsp.domain.wording import ended
 from outpost_lsp.errors import OutpostError, configuration
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class FaceExecutor:
             except OutpostError as error:
                 if self._settings.when_away != "local" or not error.details.get("away"):
                     raise
-                handle.note(f"Carried out here: {error.message}.")
+                handle.note(f"Carried out here: {ended(error.message)}")
                 yield built
                 return
             # It waits for a place there; that it runs is the worker's to say.

@@ -21,6 +21,8 @@ from outpost_lsp import __version__
 
 _TIMEOUT_S: Final = 3.0
 _EVERY_MS: Final = 1_000.0
+_LAST_CONNECT_S: Final = 1.0
+"""How long a connection may take when the program waits for the last batch."""
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -33,11 +35,12 @@ class SpanExport:
     def __init__(
         self, endpoint: str, headers: dict[str, str], *, ca_file: str | None = None, proxy: str | None = None
     ) -> None:
+        self._session = _session(endpoint, ca_file, proxy)
         exporter = OTLPSpanExporter(
             endpoint=f"{endpoint.rstrip('/')}/v1/traces",
             headers=headers,
             timeout=_TIMEOUT_S,
-            session=_session(endpoint, ca_file, proxy),
+            session=self._session,
         )
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "outpost-lsp", "service.version": __version__}),
@@ -47,7 +50,12 @@ class SpanExport:
         self.tracer: Tracer = self._provider.get_tracer("outpost_lsp", __version__)
 
     def close(self) -> None:
-        """Send what waits and stop. It blocks, about as long as one batch may take at most; call it in a thread."""
+        """Send what waits and stop. It blocks, about as long as one batch may take at most; call it in a thread.
+
+        A collector that cannot be reached is not tried again and again: it takes a second at most, and up to three where
+        it was being tried already.
+        """
+        self._session.is_last = True
         self._provider.shutdown()
 
 
@@ -57,8 +65,30 @@ def headers_of(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip() and value.strip()}
 
 
-def _session(endpoint: str, ca_file: str | None, proxy: str | None) -> requests.Session:
-    session = requests.Session()
+class _Session(requests.Session):
+    """What carries batches. Once `is_last` is set, a collector that cannot be reached is given up at once."""
+
+    is_last = False
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        if not self.is_last:
+            return super().send(request, **options)
+        options["timeout"] = (_LAST_CONNECT_S, _TIMEOUT_S)
+        try:
+            try:
+                return super().send(request, **options)
+            except requests.ConnectTimeout:
+                raise
+            except requests.ConnectionError:
+                # It may have closed the connection that was kept for it.
+                return super().send(request, **options)
+        except requests.ConnectionError as error:
+            # The exporter waits before it tries again after what it takes to be an error of the connection.
+            raise requests.RequestException(f"the collector cannot be reached: {error}") from error
+
+
+def _session(endpoint: str, ca_file: str | None, proxy: str | None) -> _Session:
+    session = _Session()
     session.max_redirects = 0
     if urlsplit(endpoint).hostname in _THIS_MACHINE:
         session.trust_env = False

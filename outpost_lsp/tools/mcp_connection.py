@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from outpost_lsp import __version__
 from outpost_lsp.domain.sandbox import Command, Lease, LiveProcess
+from outpost_lsp.domain.wording import ended
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.tools.mcp_http import HTTP_STATUS, MAX_ANSWER, HttpClient
 from outpost_lsp.tools.mcp_server import McpServer
@@ -292,8 +293,8 @@ class McpConnection:
             return self._fault("response", "has ended the connection")
         status = await process.status(_DEATH_S)
         said = process.stderr[-_STDERR_KEPT:].strip()
-        ended = "has closed its output" if status is None else f"has ended with status {status}"
-        fault = self._fault("process", ended + (f": {said}" if said else ""))
+        end = "has closed its output" if status is None else f"has ended with status {status}"
+        fault = self._fault("process", end + (f": {said}" if said else ""))
         details = {**fault.details, "stderr": said} | ({} if status is None else {"status": status})
         return OutpostError("process", fault.message, details)
 
@@ -318,9 +319,10 @@ class McpConnection:
         return self._fault("response", f"cannot be used: {error}")
 
     def _fault(self, code: Any, what: str) -> OutpostError:
+        message = ended(f"The MCP server {self.name} {what}")
         if code == "configuration":
-            return configuration(f"The MCP server {self.name} {what}.", server=self.name)
-        return OutpostError(code, f"The MCP server {self.name} {what}.", {"server": self.name})
+            return configuration(message, server=self.name)
+        return OutpostError(code, message, {"server": self.name})
 
 
 async def _refuse(*_asked: Any, **_more: Any) -> Any:

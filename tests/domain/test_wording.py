@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outpost_lsp.domain.wording import count_of, wait_text
+from outpost_lsp.domain.wording import count_of, ended, wait_text
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,11 @@ def test_a_number_agrees_with_its_noun(number: int, words: tuple[str, ...], told
 )
 def test_a_short_wait_is_not_told_as_none(seconds: float | None, told: str) -> None:
     assert wait_text(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("it left", "it left."), ("it left.", "it left."), ("why?", "why?"), ("it broke!", "it broke!"), ("so…", "so…")],
+)
+def test_a_sentence_that_others_end_has_one_end(text: str, told: str) -> None:
+    assert ended(text) == told

@@ -6,7 +6,9 @@ import logging
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from outpost_lsp.domain.run import ReviewScope, Run
 from outpost_lsp.service.checks import diagnose
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.storage.layout import Layout
+from outpost_lsp.telemetry import export
 from tests.service.conftest import environment, folders, project
 from tests.support.repositories import RealRepository
 from tests.telemetry.collector import Collector
@@ -103,6 +106,46 @@ async def test_a_collector_that_does_not_take_them_costs_spans_and_nothing_else(
     assert run.status == "succeeded"
     assert run.notes == () or "telemetry" not in " ".join(run.notes)
     assert elsewhere.bodies == [], "no redirect is followed"
+
+
+def test_a_collector_that_is_away_is_not_waited_for_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(export, "_EVERY_MS", 3_600_000.0)
+    sending = export.SpanExport("http://127.0.0.1:9", {})
+    sending.tracer.start_span("the last").end()
+    with caplog.at_level(logging.DEBUG, "opentelemetry"):
+        sending.close()
+    assert "cannot be reached" in caplog.text
+    assert "retrying" not in caplog.text
+
+
+def test_the_last_batch_reaches_a_collector_that_has_closed_the_connection_meanwhile() -> None:
+    taken: list[bytes] = []
+
+    class Leaving(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            taken.append(self.rfile.read(int(self.headers["content-length"])))
+            self.close_connection = len(taken) == 2
+            if not self.close_connection:
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Leaving) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        with export._session(url, None, None) as session:
+            session.post(url, b"first", timeout=30)
+            session.is_last = True
+            assert session.post(url, b"last", timeout=30).status_code == 200
+        server.shutdown()
+    assert taken == [b"first", b"last", b"last"]
 
 
 async def test_without_the_extra_a_run_says_so_and_goes_on(

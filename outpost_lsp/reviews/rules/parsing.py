@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import replace
 from typing import Any, Final
 
+from outpost_lsp.domain.wording import ended
 from outpost_lsp.models.rule_based.analysis import RawFinding, SourceText
 from outpost_lsp.reviews.rules.placed import UNPARSABLE, Placed, quoted
 from outpost_lsp.reviews.rules.table import CONFIDENCE
@@ -138,7 +139,7 @@ def _placed(source: SourceText, line: int, language: str, message: str, *, only_
         code="does-not-parse",
         severity="error",
         title=f"Nothing can read this file: it is no valid {language}",
-        detail=f"{message}. Found by parsing the file.",
+        detail=f"{ended(message)} Found by parsing the file.",
         line=row,
         quote=quote,
         confidence=CONFIDENCE["error"],
