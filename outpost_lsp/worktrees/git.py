@@ -152,7 +152,7 @@ async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIte
     await _read_settings(repository)
     overrides = (*repository.overrides.values, *repository.settings)
     variables = hardening.variables(repository.environment, overrides)
-    named = [f"--git-dir={repository.git_dir}", f"--work-tree={repository.top}", *hardening.guarded(arguments)]
+    named = [*_place(repository), *hardening.guarded(arguments)]
     process = await _start_to_talk(named, variables, repository.top)
     try:
         yield process

@@ -39,7 +39,11 @@ async def test_GIT_02_no_call_takes_optional_locks_a_pager_a_monitor_or_an_inher
     await workspace.integrate()
     await workspace.close()
     calls = [json.loads(line) for line in log.read_text().splitlines()]
-    commands = {next((word for word in arguments if not word.startswith("-")), "") for arguments, _ in calls}
+    folders = {arguments[index + 1] for arguments, _ in calls for index, word in enumerate(arguments) if word == "-C"}
+    commands = {
+        next((word for word in arguments if not word.startswith("-") and word not in folders), "")
+        for arguments, _ in calls
+    }
     assert {"worktree", "merge-tree", "commit-tree", "merge", "diff-tree", "branch", "status"} <= commands
     for arguments, environment in calls:
         if arguments[0] in {"version", "config"} or "config" in arguments:
