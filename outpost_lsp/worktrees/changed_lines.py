@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changes import (
-    LONGEST_LISTING,
     RENAMES,
     ChangedFile,
     compared,
@@ -22,8 +22,10 @@ from outpost_lsp.worktrees.changes import (
     text_of,
 )
 from outpost_lsp.worktrees.git import Repository
-from outpost_lsp.worktrees.together import both
 
+_QUOTED = re.compile(rb"\\([0-7]{3}|.)")
+_MARKS: Final = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
+"""How git writes what is not printable; a quotation mark and a backslash stand for themselves."""
 _HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 _GITLINK = "160000"
 _LONGEST_DIFF = 256 * 1024 * 1024
@@ -41,18 +43,31 @@ async def changed_files_and_lines(
     A file that is new counts whole; a binary or deleted one has no ranges. Last, how many more files differ whose names
     are no UTF-8.
     """
-    sides = [base, commit, "--", *paths]
     # Without -z names are quoted, so that a name with a line break cannot pass for a hunk.
-    as_patch = ["-p", "-U0", "--diff-algorithm=histogram"]
-    listing, result = await both(
-        lambda: compared(repository, ["diff-tree", "-r", *RENAMES, "-z", "--raw", *sides], LONGEST_LISTING),
-        lambda: compared(repository, ["diff-tree", "-r", *RENAMES, *as_patch, *sides], _LONGEST_DIFF),
-    )
-    if result.truncated or listing.truncated:
+    shown = ["--raw", "--no-abbrev", "-p", "-U0", "--diff-algorithm=histogram"]
+    arguments = ["diff-tree", "-r", *RENAMES, *shown, base, commit, "--", *paths]
+    result = await compared(repository, arguments, _LONGEST_DIFF)
+    if result.truncated:
         raise OutpostError("limit", "The diff is larger than 256 MiB; review fewer paths.", {"limit": "diff"})
-    lines = await to_thread.run_sync(_changed_lines, listing.stdout, result.stdout)
-    files, odd = listed(listing.stdout)
-    return files, lines, len(odd)
+    return await to_thread.run_sync(_told, result.stdout)
+
+
+def _told(output: bytes) -> tuple[tuple[ChangedFile, ...], Lines, int]:
+    raw, _, diff = output.partition(b"\n\n")
+    listing = b"".join(field + b"\0" for line in raw.split(b"\n") if line for field in _fields(line))
+    files, odd = listed(listing)
+    return files, _changed_lines(listing, diff), len(odd)
+
+
+def _fields(line: bytes) -> list[bytes]:
+    """What a line of the listing says, as `-z` would: the names as they are."""
+    meta, *names = line.split(b"\t")
+    return [meta, *(_QUOTED.sub(_meant, name[1:-1]) if name.startswith(b'"') else name for name in names)]
+
+
+def _meant(quoted: re.Match[bytes]) -> bytes:
+    mark = quoted[1]
+    return bytes([int(mark, 8)]) if mark.isdigit() else _MARKS.get(mark, mark)
 
 
 def _changed_lines(listing: bytes, diff: bytes) -> Lines:

@@ -16,7 +16,8 @@ from anyio import to_thread
 from outpost_lsp.worktrees.git import Repository, run_git
 
 _KINDS: Final = {"commit": 1, "tree": 2}
-_QUICK: Final = 1
+_AS_IT_IS: Final = 0
+"""Git takes the pack apart at once and compresses each object in its own way."""
 _WHO: Final = "Outpost <outpost@localhost>"
 
 
@@ -50,7 +51,7 @@ class NewObjects:
     def _pack(self) -> bytes:
         pieces = [b"PACK", (2).to_bytes(4, "big"), len(self._objects).to_bytes(4, "big")]
         for kind, content in self._objects.values():
-            pieces += [_header(kind, len(content)), zlib.compress(content, _QUICK)]
+            pieces += [_header(kind, len(content)), zlib.compress(content, _AS_IT_IS)]
         pack = b"".join(pieces)
         name = next(iter(self._objects))
         return pack + hashlib.new(algorithm(name), pack, usedforsecurity=False).digest()

@@ -6,9 +6,11 @@ has the name that git gives it. Used by snapshots, change sets and worktrees tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -21,12 +23,12 @@ from outpost_lsp.worktrees.new_objects import NewObjects
 
 TREE_MODE = b"40000"
 
+_RECORD: Final = {width: re.compile(rb"([0-7]+ ([^\0]+)\0.{%d})" % width, re.DOTALL) for width in (20, 32)}
 _PIECE = 1_048_576
 _TOGETHER = 64  # Few enough that the questions fit into a pipe while git waits for its answers to be read.
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What a tree says about one name: git's octal mode, and the object's name."""
 
     mode: bytes
@@ -40,6 +42,9 @@ class Entry:
 Changes = Mapping[bytes, Entry | None]
 """Paths relative to the top, to what stands there now; `None` when nothing does."""
 
+_Records = dict[bytes, bytes]
+"""A tree by name, in its order, each record as it is stored: most of them only go from one tree into the next."""
+
 
 class ObjectReader:
     """Answers for objects from one ``git cat-file --batch``; questions are asked one at a time."""
@@ -50,6 +55,7 @@ class ObjectReader:
         self._questions = process.stdin
         self._answers = BufferedByteReceiveStream(process.stdout)
         self._turn = anyio.Lock()
+        self._known: dict[str, _Records] = {}
 
     async def read(self, oid: str, *, limit: int | None = None) -> tuple[str, bytes, int]:
         """The type, the content and the size of an object; the content is cut at `limit`."""
@@ -61,10 +67,10 @@ class ObjectReader:
 
     async def tree(self, oid: str) -> dict[bytes, Entry]:
         """The entries of a tree object by name."""
-        return (await self.trees([oid]))[0]
+        return {name: _entry(name, record) for name, record in (await self._trees([oid]))[0].items()}
 
-    async def trees(self, oids: Sequence[str]) -> list[dict[bytes, Entry]]:
-        """The entries of several trees, asked for together."""
+    async def _trees(self, oids: Sequence[str]) -> list[_Records]:
+        """Several trees, asked for together."""
         found = []
         async with self._turn:
             with anyio.CancelScope(shield=True):
@@ -73,7 +79,7 @@ class ObjectReader:
                     await self._send("".join(f"{oid}\n" for oid in asked))
                     answers = [await self._answer(oid, None) for oid in asked]
                     found += [
-                        _entries(oid, kind, content) for oid, (kind, content, _) in zip(asked, answers, strict=True)
+                        _records(oid, kind, content) for oid, (kind, content, _) in zip(asked, answers, strict=True)
                     ]
         return found
 
@@ -85,24 +91,38 @@ class ObjectReader:
         return content[len(b"tree ") : content.index(b"\n")].decode("ascii")
 
     async def entries(self, base: str, paths: Collection[bytes]) -> dict[bytes, Entry]:
-        """What a tree has at the paths, for those at which it has something; the folders are read level by level."""
-        root = _Folder()
-        for path in paths:
-            root.put(path.split(b"/"), None)
-        known = await _on_the_way(self, root, base)
+        """What a tree has at the paths, for those at which it has something."""
+        await self.look_ahead(base, paths)
         found = {}
         for path in paths:
             *folders, name = path.split(b"/")
-            oid = base
+            oid: str | None = base
             for folder in folders:
-                above = known[oid].get(folder)
-                if above is None or not above.is_tree:
-                    break
-                oid = above.oid
-            else:
-                if (entry := known[oid].get(name)) is not None:
-                    found[path] = entry
+                oid = oid and _inner(self._known[oid], folder)
+            if oid and (record := self._known[oid].get(name)) is not None:
+                found[path] = _entry(name, record)
         return found
+
+    async def look_ahead(self, base: str, paths: Collection[bytes]) -> None:
+        """Read the folders of a tree in which the paths lie, for who asks for them later."""
+        root = _Folder()
+        for path in paths:
+            root.put(path.split(b"/"), None)
+        await self.on_the_way(root, base)
+
+    async def on_the_way(self, root: _Folder, base: str) -> Mapping[str, _Records]:
+        """The trees of a base in which changes lie, read level by level; each is read once in a reader's life."""
+        level = [(root, base)] if base else []
+        while level:
+            oids = list(dict.fromkeys(oid for _, oid in level if oid not in self._known))
+            self._known |= dict(zip(oids, await self._trees(oids), strict=True))
+            level = [
+                (inner, below)
+                for folder, oid in level
+                for name, inner in folder.folders.items()
+                if (below := _inner(self._known[oid], name)) is not None
+            ]
+        return self._known
 
     async def _ask(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
         await self._send(f"{oid}\n")
@@ -133,10 +153,29 @@ class ObjectReader:
         return header[1].decode("ascii"), bytes(content if limit is None else content[:limit]), size
 
 
-def _entries(oid: str, kind: str, content: bytes) -> dict[bytes, Entry]:
+def _records(oid: str, kind: str, content: bytes) -> _Records:
     if kind != "tree":
         raise OutpostError("workspace", f"The object {oid} is no tree.")
-    return parse_tree(content, len(oid) // 2)
+    return {name: record for record, name in _RECORD[len(oid) // 2].findall(content)}
+
+
+def _entry(name: bytes, record: bytes) -> Entry:
+    mode, _, rest = record.partition(b" ")
+    return Entry(mode, rest[len(name) + 1 :].hex())
+
+
+def _record(name: bytes, entry: Entry) -> bytes:
+    return b"%s %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid))
+
+
+def _is_tree(record: bytes) -> bool:
+    return record.startswith(b"40000 ")
+
+
+def _inner(tree: _Records, name: bytes) -> str | None:
+    """The object name of a folder in a tree; `None` when there is none."""
+    record = tree.get(name)
+    return None if record is None or not _is_tree(record) else _entry(name, record).oid
 
 
 @asynccontextmanager
@@ -164,12 +203,12 @@ async def write_tree(
         root.put(path.split(b"/"), entry)
     if reader is None:
         async with object_reader(repository) as own:
-            known = await _on_the_way(own, root, base)
+            known = await own.on_the_way(root, base)
     else:
-        known = await _on_the_way(reader, root, base)
+        known = await reader.on_the_way(root, base)
     written = NewObjects() if new is None else new
     like = base or "0" * await _name_length(repository)
-    top = _rebuild(known, root, base, written, like) or _add({}, written, like)
+    top = _rebuild(known, root, base, written, like) or written.add("tree", b"", like=like)
     if new is None:
         await written.write(repository)
     return top
@@ -177,20 +216,7 @@ async def write_tree(
 
 def empty_tree(like: str) -> str:
     """The name of the tree that holds nothing, in the kind of name that `like` has: SHA-1 or SHA-256."""
-    return _add({}, NewObjects(), like)
-
-
-def parse_tree(content: bytes, width: int) -> dict[bytes, Entry]:
-    """The entries of a tree object; `width` is the length of an object name in bytes."""
-    entries = {}
-    position = 0
-    while position < len(content):
-        space = content.index(b" ", position)
-        end = content.index(b"\0", space)
-        oid = content[end + 1 : end + 1 + width].hex()
-        entries[content[space + 1 : end]] = Entry(content[position:space], oid)
-        position = end + 1 + width
-    return entries
+    return NewObjects().add("tree", b"", like=like)
 
 
 @dataclass(slots=True)
@@ -207,52 +233,39 @@ class _Folder:
         folder.entries[parts[-1]] = entry
 
 
-async def _on_the_way(reader: ObjectReader, root: _Folder, base: str) -> dict[str, dict[bytes, Entry]]:
-    """The trees that the changes lie in, read level by level."""
-    known: dict[str, dict[bytes, Entry]] = {}
-    level = [(root, base)] if base else []
-    while level:
-        oids = list(dict.fromkeys(oid for _, oid in level if oid not in known))
-        known |= dict(zip(oids, await reader.trees(oids), strict=True))
-        level = [
-            (inner, entry.oid)
-            for folder, oid in level
-            for name, inner in folder.folders.items()
-            if (entry := known[oid].get(name)) is not None and entry.is_tree
-        ]
-    return known
-
-
-def _rebuild(
-    known: Mapping[str, dict[bytes, Entry]],
-    folder: _Folder,
-    base: str,
-    new: NewObjects,
-    like: str,
-) -> str | None:
+def _rebuild(known: Mapping[str, _Records], folder: _Folder, base: str, new: NewObjects, like: str) -> str | None:
     """The new name of a folder's tree, `None` when nothing is left in it; the new trees are added to `new`."""
-    entries = dict(known[base]) if base else {}
+    tree = dict(known[base]) if base else {}
+    in_order = True
     for name, entry in folder.entries.items():
         if entry is None:
-            entries.pop(name, None)
+            tree.pop(name, None)
         else:
-            entries[name] = entry
+            in_order &= _put(tree, name, entry)
     for name, inner in folder.folders.items():
-        present = entries.get(name)
-        if present is not None and not present.is_tree and folder.entries.get(name) is not None:
+        below = _inner(tree, name)
+        if below is None and name in tree and folder.entries.get(name) is not None:
             continue  # A file stands where a folder was; what was below it is gone.
-        oid = _rebuild(known, inner, present.oid if present and present.is_tree else "", new, like)
+        oid = _rebuild(known, inner, below or "", new, like)
         if oid is None:
-            entries.pop(name, None)
+            tree.pop(name, None)
         else:
-            entries[name] = Entry(TREE_MODE, oid)
-    return _add(entries, new, like) if entries else None
+            in_order &= _put(tree, name, Entry(TREE_MODE, oid))
+    if not tree:
+        return None
+    records = tree.values() if in_order else [tree[name] for name in sorted(tree, key=lambda name: _place(tree, name))]
+    return new.add("tree", b"".join(records), like=like)
 
 
-def _add(entries: Mapping[bytes, Entry], new: NewObjects, like: str) -> str:
-    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].is_tree else item[0])
-    raw = b"".join([b"%s %s\0%s" % (entry.mode, name, bytes.fromhex(entry.oid)) for name, entry in ordered])
-    return new.add("tree", raw, like=like)
+def _put(tree: _Records, name: bytes, entry: Entry) -> bool:
+    """Whether the tree is in its order afterwards if it was before: a file and a folder of one name have other places."""
+    earlier = tree.get(name)
+    tree[name] = _record(name, entry)
+    return earlier is not None and _is_tree(earlier) == entry.is_tree
+
+
+def _place(tree: _Records, name: bytes) -> bytes:
+    return name + b"/" if _is_tree(tree[name]) else name
 
 
 async def _name_length(repository: Repository) -> int:

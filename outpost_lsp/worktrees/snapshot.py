@@ -69,21 +69,22 @@ async def take_snapshot(
         with anyio.fail_after(deadline_s):
             if view not in {"working", "index"}:
                 return await _existing(repository, "HEAD" if view == "head" else view)
-            scan, head = await _scanned(repository, untracked=view == "working")
-            if view == "index":
-                return await _commit_of(repository, scan.only_staged(), head, max_untracked=0)
-            if not uncommitted:
-                scan = scan.without_changes()
-            if not untracked:
-                scan = scan.without_untracked()
-            return await _commit_of(
-                repository,
-                scan,
-                head,
-                max_untracked=max_untracked_mib << 20,
-                unsaved=unsaved or {},
-                untracked=untracked,
-            )
+            async with object_reader(repository) as reader:
+                scan = await scan_working_tree(repository, untracked=view == "working")
+                if view == "index":
+                    return await _commit_of(repository, scan.only_staged(), reader, max_untracked=0)
+                if not uncommitted:
+                    scan = scan.without_changes()
+                if not untracked:
+                    scan = scan.without_untracked()
+                return await _commit_of(
+                    repository,
+                    scan,
+                    reader,
+                    max_untracked=max_untracked_mib << 20,
+                    unsaved=unsaved or {},
+                    untracked=untracked,
+                )
     except TimeoutError as error:
         message = (
             f"The snapshot of {repository.top} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises it."
@@ -129,7 +130,10 @@ async def tree_of(
     changes: dict[bytes, Entry | None] = {**scan.staged, **dict.fromkeys((*scan.changed, *scan.deleted))}
     opened = object_reader(repository) if reader is None else nullcontext(reader)
     async with private_index() as index, writing(repository), opened as objects:
-        notes = await take_files(repository, index, scan, max_untracked=max_untracked)
+        notes, _ = await both(
+            lambda: take_files(repository, index, scan, max_untracked=max_untracked),
+            lambda: objects.look_ahead(base, (*changes, *scan.untracked)),
+        )
         if unsaved:
             notes += await add_unsaved(repository, index, unsaved, scan, base, untracked=untracked)
         known = await to_thread.run_sync(read_index, index, len(base) // 2) if base else None
@@ -155,30 +159,28 @@ async def _existing(repository: Repository, revision: str) -> Snapshot:
     return Snapshot(commit, tree, head, parents[0] if parents else "")
 
 
-async def _scanned(repository: Repository, *, untracked: bool) -> tuple[Scan, tuple[str, str]]:
-    """The scan, and the commit that it compares with and its tree; asked for side by side."""
-    head, scan = await both(
-        lambda: head_and_tree(repository), lambda: scan_working_tree(repository, untracked=untracked)
-    )
-    if head[0] != scan.head:
-        # Somebody committed in between: what differs belongs to the commit that the comparison was made with.
-        head = (scan.head, await tree_name(repository, scan.head)) if scan.head else ("", "")
-    return scan, head
-
-
 async def _commit_of(
     repository: Repository,
     scan: Scan,
-    known_head: tuple[str, str],
+    reader: ObjectReader,
     *,
     max_untracked: int,
     unsaved: Mapping[str, str | bytes] | None = None,
     untracked: bool = True,
 ) -> Snapshot:
-    head, base = known_head
+    # What differs belongs to the commit that the comparison was made with, also when somebody commits meanwhile.
+    head = scan.head or ""
+    base = await reader.tree_of_commit(head) if head else ""
     new = NewObjects()
     tree, notes = await tree_of(
-        repository, scan, base, max_untracked=max_untracked, unsaved=unsaved, untracked=untracked, new=new
+        repository,
+        scan,
+        base,
+        max_untracked=max_untracked,
+        unsaved=unsaved,
+        untracked=untracked,
+        reader=reader,
+        new=new,
     )
     commit = new.add_commit(tree, head, "Outpost snapshot")
     async with writing(repository):

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from anyio import to_thread
 
 from outpost_lsp.worktrees.contents import FileVersions
 from outpost_lsp.worktrees.git import Repository
 
+_SETTLED_NS = 2_000_000_000
+"""A file that was changed longer ago than this cannot change again without another time of change."""
 _PARTS = ("HEAD", "index", "config", "packed-refs", "refs", "hooks", "info", "stash reflog")
 
 
@@ -64,7 +68,7 @@ def _digests(repository: Repository) -> dict[str, str]:
     own, common = repository.git_dir, repository.common_dir
     return {
         "HEAD": _file(own / "HEAD"),
-        "index": _file(own / "index"),
+        "index": _index(own / "index"),
         "config": _file(common / "config") + _file(own / "config.worktree"),
         "packed-refs": _file(common / "packed-refs"),
         "refs": _folder(common / "refs"),
@@ -72,6 +76,31 @@ def _digests(repository: Repository) -> dict[str, str]:
         "info": _folder(common / "info"),
         "stash reflog": _file(common / "logs" / "refs" / "stash"),
     }
+
+
+_INDEXES: Final[dict[Path, tuple[tuple[int, ...], str]]] = {}
+"""Indexes that were read once, by what the file system says of them: some have megabytes, and few change during a run."""
+
+
+def _index(path: Path) -> str:
+    signature = _signature(path)
+    known = _INDEXES.get(path)
+    if known is not None and known[0] == signature:
+        return known[1]
+    begun = time.time_ns()
+    digest = _file(path)
+    # The time of change is the system's own: no program sets it.
+    if signature is not None and signature == _signature(path) and begun - signature[-1] > _SETTLED_NS:
+        _INDEXES[path] = (signature, digest)
+    return digest
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _file(path: Path) -> str:

@@ -14,6 +14,7 @@ import pytest
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.landing import land
 from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.worktrees import witness
 from outpost_lsp.worktrees.apply import plan
 from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
 from outpost_lsp.worktrees.changes import change_set, file_at
@@ -27,6 +28,8 @@ from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.witness import differences, take_witness, taken_over
 from outpost_lsp.worktrees.worktree import Worktree, open_worktree
 from tests.support.repositories import RealRepository, make_repository
+
+OPEN = Path.open
 
 
 async def opened(repository: RealRepository, folder: Path) -> Worktree:
@@ -313,6 +316,29 @@ async def test_a_witness_names_what_differs(repository: RealRepository, tmp_path
     repository.write("a.txt", "x")
     repository.git("stash", "-q")
     assert differences(before, await take_witness(found)) == ("index", "config", "refs", "hooks", "stash reflog")
+
+
+async def test_an_index_is_read_again_when_anything_of_it_changed_however_it_is_dated(
+    repository: RealRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness, "_SETTLED_NS", -(1 << 62))
+    index = repository.git_dir / "index"
+    found = await find_repository(repository.path)
+    before = await take_witness(found)
+    monkeypatch.setattr(
+        Path, "open", lambda path, *_: pytest.fail(f"{path} is read") if path == index else OPEN(path, "rb")
+    )
+    assert differences(before, await take_witness(found)) == ()
+    monkeypatch.undo()
+    was, data = index.stat(), index.read_bytes()
+    while index.stat().st_ctime_ns == was.st_ctime_ns:
+        index.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        os.utime(index, ns=(was.st_atime_ns, was.st_mtime_ns))
+    now = index.stat()
+    assert (now.st_ino, now.st_size, now.st_mtime_ns) == (was.st_ino, was.st_size, was.st_mtime_ns)
+    assert differences(before, await take_witness(found)) == ("index",)
+    index.unlink()
+    assert differences(before, await take_witness(found)) == ("index",)
 
 
 async def test_a_file_of_the_checkout_that_became_the_agents_is_named(

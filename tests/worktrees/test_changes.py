@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,25 @@ async def test_names_and_contents_that_look_like_a_diff_do_not_confuse_the_lines
         "y\ndiff --git a/y b/y": ((0, 2),),
         "z.txt": ((0, 2),),
     }
+
+
+@pytest.mark.parametrize("quotes", ["true", "false"])
+async def test_names_that_git_quotes_are_told_as_they_are(repository: RealRepository, quotes: str) -> None:
+    names = [*(f"c{chr(code)}d" for code in (*range(1, 32), 127)), 'q"uo\\te', "é and ☃", "a\\101", '"whole"', " s p "]
+    repository.git("config", "core.quotePath", quotes)
+    repository.write("old\tname", "one\ntwo\nthree\n")
+    first = repository.commit_all()
+    for name in names:
+        repository.write(name, f"{name!r}\n")
+    repository.write(os.fsdecode(b"no \xff UTF-8"), "x\n")
+    (repository.path / "old\tname").rename(repository.path / "new\nname")
+    second = repository.commit_all()
+    found = await find_repository(repository.path)
+    files, lines, unnamed = await changed_files_and_lines(found, first, second)
+    assert files == tuple(replace(file, insertions=0) for file in await changed_files(found, first, second))
+    assert [(file.path, file.old_path) for file in files if file.old_path] == [("new\nname", "old\tname")]
+    assert unnamed == 1
+    assert dict(lines) == {**dict.fromkeys(names, ((0, 1),)), "new\nname": ()}
 
 
 async def test_r04_odd_names_are_listed_exactly(case: Callable[[str], Case]) -> None:
