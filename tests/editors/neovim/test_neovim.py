@@ -48,10 +48,9 @@ def test_the_whole_loop_in_neovim(tmp_path: Path) -> None:
             calls=[{"name": "write_file", "input": {"path": "other.txt", "content": "other\n"}}],
         ),
         Answer(when={"contains": "write another", "results": 1}, text="Written."),
-        Answer(
-            when={"contains": "wait for me", "results": 0}, calls=[{"name": "list_files", "input": {}}], delay_s=2.0
-        ),
         Answer(when={"contains": "look at the tests too"}, silent=True, times=0),
+        # Until what is said to the slow one has come, it goes on with its work.
+        Answer(when={"contains": "wait for me"}, calls=[{"name": "list_files", "input": {}}], delay_s=1.0, times=0),
     ]
     with ModelServer(answers) as server:
         environment = {
