@@ -131,9 +131,12 @@ def _add_review(commands: Any) -> None:
     scope.add_argument("--commit", metavar="REV", type=_given, help="what one commit changed")
     scope.add_argument("--all", action="store_true", help="every file, changed or not")
     scope.add_argument(
-        "--patch", metavar="FILE", help="what a patch from elsewhere changes; - reads it from standard input"
+        "--patch",
+        metavar="FILE",
+        type=_given,
+        help="what a patch from elsewhere changes; - reads it from standard input",
     )
-    review.add_argument("--agent", metavar="NAME", help="the agent that reviews (default: [review] agent)")
+    review.add_argument("--agent", metavar="NAME", type=_given, help="the agent that reviews (default: [review] agent)")
     review.add_argument("--brief", metavar="TEXT", help="an instruction on top of the agent's own")
     review.add_argument(
         "--baseline", metavar="SARIF", help="leave out what is in this earlier SARIF report, by fingerprint"
@@ -206,7 +209,7 @@ def _add_agent_commands(commands: Any) -> None:
     go_on.add_argument("conversation", metavar="CONVERSATION", help="its id, as runs show it")
     go_on.add_argument("brief", metavar="BRIEF", help="what comes next; - reads it from standard input")
     go_on.add_argument("--fork", action="store_true", help="leave the conversation as it is and go on in a copy")
-    go_on.add_argument("--agent", metavar="NAME", help="default: the agent that held it")
+    go_on.add_argument("--agent", metavar="NAME", type=_given, help="default: the agent that held it")
     go_on.add_argument("--json", action="store_true", help="print the run as JSON")
 
 
@@ -311,7 +314,7 @@ def _pid(text: str) -> int:
 def _given(text: str) -> str:
     # What a script's unset variable leaves would mean everything, or a default that nobody asked for.
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("it is empty; give it a value, or leave it out")
     return text
 
 

@@ -19,6 +19,7 @@ from outpost_lsp.models.endpoint import checked_base_url
 
 Fault = tuple[KeyPath, str]
 
+_NO_SUCH = "has no such name"
 _LOOP_ONLY = ("model", "instructions", "tools", "routing", "subagents", "permissions", "context", "skills", "mcp")
 """What an agent with a harness has, and an external one or a list of candidates has not."""
 
@@ -258,11 +259,16 @@ def _money(settings: Settings) -> Iterator[Fault]:
             yield ("budget", name, "cost"), "a ceiling in money needs models with a price"
 
 
+def names_nothing(text: str) -> bool:
+    """Whether a fault is that a name stands for nothing."""
+    return f" {_NO_SUCH}" in text
+
+
 def _known(path: KeyPath, name: str, table: Collection[str], title: str) -> Iterator[Fault]:
     if name not in table:
         near = difflib.get_close_matches(name, list(table), 1, 0.6)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(table)}" if table else ""
-        yield path, f"{title} has no such name{hint}"
+        yield path, f"{title} {_NO_SUCH}{hint}"
 
 
 def _address(path: KeyPath, url: str, check: Callable[[str], str]) -> Iterator[Fault]:

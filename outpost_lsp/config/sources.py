@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from outpost_lsp.config.checks import cross_faults
 from outpost_lsp.config.faults import ConfigurationFault, Origin, Place, expectation, key_text, path_of
 from outpost_lsp.config.files import SettingsFile, read_user_file, read_workspace_file
 from outpost_lsp.config.merge import MergedTree
@@ -22,6 +21,7 @@ from outpost_lsp.config.names import Named
 from outpost_lsp.config.schema import BUILT_IN, Settings
 from outpost_lsp.config.toml_lines import Path
 from outpost_lsp.config.trust import Trust, allowed, settings_digest
+from outpost_lsp.config.whole import judged
 
 _BUILT_IN: Final = Origin("default", "built in")
 _EDITOR_KEYS: Final = frozenset(("trace", "server"))
@@ -130,6 +130,8 @@ class _Loading:
         self.refused: list[ConfigurationFault] = []
         self.warnings: list[ConfigurationFault] = []
         self.good: dict[str, _Layer] = {}
+        self._ill: dict[str, _Layer] = {}
+        """The layers that are at fault, as they are."""
         self._trust = trust
         self._before = before
 
@@ -157,6 +159,8 @@ class _Loading:
         """The merged settings; a layer that does not fit the others gives way to its last good version, then goes."""
         layers = [layer for layer in (own, theirs, *clients) if layer is not None]
         gave_way: set[str] = set()
+        if self._ill:
+            self._look_further(layers)
         while True:
             merged = _merged(self._restricted(layers))
             settings, faults = _judged(merged)
@@ -175,6 +179,14 @@ class _Loading:
                 self.good.pop(source, None)
             gave_way.add(source)
 
+    def _look_further(self, layers: list[_Layer]) -> None:
+        """Tell also what in the layers at fault does not fit together or is missing, as if the rest of them counted."""
+        order: tuple[Place, ...] = ("user", "workspace", "client")
+        others = [layer for layer in layers if layer.source not in self._ill]
+        tried = sorted([*others, *self._ill.values()], key=lambda layer: order.index(layer.place))
+        _, faults = _judged(_merged(tried))
+        self.faults += [fault for fault in faults if fault.origin.source in self._ill]
+
     def _checked(self, place: Place, source: str, named: Named, origin_of: Callable[[Path], Origin]) -> _Layer | None:
         def located(path: Path, text: str) -> ConfigurationFault:
             return ConfigurationFault(origin_of(path), key_text(path), text)
@@ -189,6 +201,7 @@ class _Loading:
             faults += [located(path_of(fault, named.tree), expectation(fault)) for fault in wrong]
         if faults:
             self.faults += faults
+            self._ill[source] = _Layer(place, source, named.tree, origin_of)
             return self._keep(self._before.get(source))
         return self._keep(_Layer(place, source, named.tree, origin_of))
 
@@ -226,12 +239,8 @@ def _once(faults: list[ConfigurationFault]) -> tuple[ConfigurationFault, ...]:
 
 
 def _judged(merged: MergedTree) -> tuple[Settings | None, list[ConfigurationFault]]:
-    try:
-        settings = Settings.model_validate(merged.tree)
-    except ValidationError as error:
-        pairs = [(path_of(fault, merged.tree), expectation(fault)) for fault in error.errors(include_url=False)]
-        return None, [_located(merged, path, text) for path, text in pairs]
-    return settings, [_located(merged, path, text) for path, text in cross_faults(settings)]
+    settings, faults = judged(merged.tree)
+    return settings, [_located(merged, path, text) for path, text in faults]
 
 
 def _located(merged: MergedTree, path: Path, text: str) -> ConfigurationFault:

@@ -65,6 +65,9 @@ class Places:
 
     def demand(self, uri: str, field: str = "uri") -> tuple[Workspace, str]:
         """The workspace and path of a URI; a fault that names the field when there is none."""
+        if not uri.strip():
+            expected = "the URI of a document or folder (file:///...) is expected"
+            raise RequestFault(INVALID_PARAMS, f"{field}: is blank; {expected}")
         path = path_of(uri)
         if path is None:
             raise RequestFault(INVALID_PARAMS, f"{field}: {uri} is not the URI of a file on this machine")

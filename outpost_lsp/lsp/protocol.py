@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from cattrs import transform_error
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.protocol import LanguageServerProtocol
 
 from outpost_lsp.lsp.connection import Connection, dump, encoded
 from outpost_lsp.lsp.framing import FrameFault
+from outpost_lsp.lsp.incoming import converter_faults, faults_of
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -151,8 +151,11 @@ class OutpostProtocol(LanguageServerProtocol):
             return
         try:
             message = json.loads(item)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._refuse(None, PARSE_ERROR, f"the message is not JSON: {error}")
+            return
+        except RecursionError:
+            self._refuse(None, PARSE_ERROR, "the message is nested too deeply")
             return
         if not isinstance(message, dict):
             self._refuse(None, INVALID_REQUEST, "a message is an object; batches are not part of the protocol")
@@ -226,7 +229,9 @@ class OutpostProtocol(LanguageServerProtocol):
             self._refuse(message_id, error.code or INTERNAL_ERROR, error.message, error.data)
             return
         logger.error("%s failed in an unforeseen way", method, exc_info=error)
-        self._refuse(message_id, INTERNAL_ERROR, f"{method}: {type(error).__name__}: {error}")
+        self._refuse(
+            message_id, INTERNAL_ERROR, f"{method} failed in an unforeseen way; the log of the server has more"
+        )
 
     def _refuse(self, message_id: MessageId | None, code: int, message: str, data: Any = None) -> None:
         error = {"code": code, "message": message} | ({} if data is None else {"data": data})
@@ -270,15 +275,12 @@ class OutpostProtocol(LanguageServerProtocol):
         if shape is None or shape[2] is None or method == types.INITIALIZE:
             # What a client says of itself is read leniently, as it is.
             return params
-        arguments = params.get("arguments") if isinstance(params, dict) else None
-        if method == types.WORKSPACE_EXECUTE_COMMAND and arguments is not None and not isinstance(arguments, list):
-            # The converter would take anything that can be gone through for a list.
-            raise RequestFault(INVALID_PARAMS, "arguments: a list with one object is expected")
+        if faults := faults_of(method, params):
+            raise RequestFault(INVALID_PARAMS, f"{method}: {faults}")
         try:
             return self._converter.structure(params, shape[2])
         except Exception as error:  # noqa: BLE001 - whatever the converter dislikes is the client's fault
-            faults = "; ".join(transform_error(error, path="params")) if error.args else repr(error)
-            raise RequestFault(INVALID_PARAMS, f"{method}: {faults}") from None
+            raise RequestFault(INVALID_PARAMS, f"{method}: {converter_faults(error)}") from None
 
     def _handle_answer(self, message_id: Any, message: dict[str, Any]) -> None:
         future = self._asked.get(message_id) if isinstance(message_id, int | str) else None

@@ -33,7 +33,10 @@ async def virtual_content(desk: Desk, uri: str) -> dict[str, Any]:
 
 async def virtual_text(desk: Desk, uri: str) -> str:
     """The text behind a URI of ours."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise RequestFault(INVALID_PARAMS, f"uri: {uri} is no URI") from None
     names = unquote(parts.path).strip("/").split("/")
     if parts.scheme != DOCUMENT_SCHEME or len(names) < 3 or names[0] != "runs":
         raise RequestFault(INVALID_PARAMS, f"uri: {uri} is no document of Outpost")

@@ -546,7 +546,7 @@ def test_the_environment_names_the_folders(tmp_path: Path) -> None:
 def test_checking_a_file_tells_what_is_wrong_with_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "any.toml"
     path.write_text("runs.concurrency = 'x'\ndefault_model = 'nope'\n")
-    assert [fault.key for fault in check_file(read_settings_file(path))] == ["runs.concurrency"]
+    assert [fault.key for fault in check_file(read_settings_file(path))] == ["runs.concurrency", "default_model"]
     path.write_text("default_model = 'nope'\n")
     assert [fault.key for fault in check_file(read_settings_file(path))] == ["default_model"]
     path.write_text("runs.concurrency = 4\nsandbox.readable = ['/opt']\n")

@@ -96,6 +96,7 @@ async def test_documents_that_are_nowhere_are_refused_by_name_and_shown_nothing(
                 fault = await server.command_fault(name, {"uri": uri, **more})
                 assert fault["code"] == -32602, (name, uri)
                 assert "uri" in fault["message"], (name, uri, fault)
+                assert uri or fault["message"].startswith("uri: is blank; the URI of a document or folder")
         gone = changed.path / "src/gone.py"
         fault = await server.command_fault("outpost.review", {"scope": "file", "uri": gone.as_uri()})
         assert fault["code"] == -32602

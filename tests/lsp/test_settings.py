@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lsp.conftest import reporting, settings_for
+from tests.lsp.server_inside import inside_server
 from tests.lsp.server_process import KEY, ServerProcess, running_server
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
@@ -112,6 +113,28 @@ async def test_a_fault_in_settings_is_told_by_key_once_and_the_server_goes_on(re
         server.notify("workspace/didChangeConfiguration", {"settings": 3})
         await server.notification("window/showMessage", lambda params: "settings: an object" in params["message"])
         assert len([one for one in server.all("window/showMessage") if "runs.concurrency" in one["message"]]) == 1
+
+
+async def test_every_fault_of_a_settings_file_is_told_at_the_start_and_when_it_changes(
+    repository: RealRepository,
+) -> None:
+    def told(server: ServerProcess) -> set[str]:
+        return {one["message"].partition("outpost.toml:")[2].rpartition(": ")[0] for one in shown(server)}
+
+    def shown(server: ServerProcess) -> list[Any]:
+        return [one for one in server.all("window/showMessage") if "outpost.toml" in one["message"]]
+
+    file = repository.path / "outpost.toml"
+    file.write_text('[runs]\nconcurrency = "x"\n[review]\nagent = "nobody"\n')
+    async with inside_server() as server:
+        await server.initialize(repository.path)
+        await server.command("outpost.agents")
+        assert told(server) == {"2: runs.concurrency", "4: review.agent"}
+        file.write_text('[runs]\nevents = 3\ncolour = 1\n[review]\nagent = "no"\n')
+        server.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": file.as_uri(), "type": 2}]})
+        await server.command("outpost.agents")
+        assert told(server) >= {"2: runs.events", "3: runs.colour", "5: review.agent"}
+        assert len(shown(server)) == 5
 
 
 async def test_a_settings_file_that_is_saved_is_read_again(repository: RealRepository) -> None:
