@@ -74,6 +74,9 @@ def test_a_person_types_a_review_and_a_task_and_sees_findings_runs_and_routes(tm
         )
         screen.picture(pictures / "neovim-runs.svg", "Neovim")
         assert "coordinator step 1: " in screen.text
+        # Rules use no tokens, and a review changes nothing: neither is told.
+        assert "tokens" not in screen.text
+        assert "changes none" not in screen.text
         screen.type("q:qall!\r")
         screen.process.wait(timeout=60)
     for name in ("neovim-findings.svg", "neovim-runs.svg"):

@@ -35,20 +35,23 @@ local function describe(run)
   for _, route in ipairs(state.routes[run.id] or {}) do
     table.insert(lines, string.format("  %s step %d: %s (%s), %s", route.agent, route.step, route.choice, route.reason, route.model))
   end
-  local usage = string.format("  %d tokens in, %d out", run.usage.input, run.usage.output)
-  if not run.usage.complete then
-    usage = usage .. " at least"
+  -- The built-in reviewer, made of rules, uses nothing: there is nothing to tell of that.
+  if run.usage.input + run.usage.output > 0 or not run.usage.complete then
+    local usage = string.format("  %d tokens in, %d out", run.usage.input, run.usage.output)
+    if not run.usage.complete then
+      usage = usage .. " at least"
+    end
+    if run.cost and run.cost ~= vim.NIL then
+      usage = usage .. string.format(", %s%.4f %s", run.cost.complete and "" or "at least ", run.cost.amount, run.cost.currency)
+    end
+    table.insert(lines, usage)
+    local by_agent = state.usage[run.id] or {}
+    for agent, used in pairs(vim.tbl_count(by_agent) > 1 and by_agent or {}) do
+      table.insert(lines, string.format("  of these %s: %d tokens in, %d out", agent, used.input, used.output))
+    end
   end
-  if run.cost and run.cost ~= vim.NIL then
-    usage = usage .. string.format(", %s%.4f %s", run.cost.complete and "" or "at least ", run.cost.amount, run.cost.currency)
-  end
-  table.insert(lines, usage)
-  local by_agent = state.usage[run.id] or {}
-  for agent, used in pairs(vim.tbl_count(by_agent) > 1 and by_agent or {}) do
-    table.insert(lines, string.format("  of these %s: %d tokens in, %d out", agent, used.input, used.output))
-  end
-  table.insert(lines, string.format("  %d finding%s, changes %s, id %s",
-    run.findings, run.findings == 1 and "" or "s", run.disposition, run.id))
+  local changes = run.disposition == "none" and "" or ", changes " .. run.disposition
+  table.insert(lines, string.format("  %d finding%s%s, id %s", run.findings, run.findings == 1 and "" or "s", changes, run.id))
   for _, note in ipairs(run.notes or {}) do
     table.insert(lines, "  " .. note)
   end
