@@ -91,7 +91,7 @@ def schema(options: argparse.Namespace) -> int:
 
 def trust(options: argparse.Namespace) -> int:
     """Trust a folder's settings as they are now, or take the trust back; the exit status."""
-    folder = workspace_folder(Path(options.folder))
+    folder = workspace_folder(Path(options.folder) / options.trusted)
     store = TrustStore(default_layout(os.environ).state)
     if options.remove:
         was_trusted = store.distrust(folder)

@@ -55,10 +55,14 @@ def _land(root: Path, operations: Sequence[FileOperation], records: Path) -> Non
                 for step in steps:
                     _exchange(root, step)
                 file.done()
-            except BaseException:
+            except BaseException as error:
+                taken_back = False
                 with contextlib.suppress(OutpostError):
                     roll_back(record, records.parent / RECOVERY)
                     file.drop()
+                    taken_back = True
+                if taken_back and isinstance(error, OutpostError) and error.code == "workspace":
+                    raise OutpostError("workspace", f"{error.message} Nothing was changed.", error.details) from error
                 raise
             forget_kept(record)
             file.drop()

@@ -117,6 +117,10 @@ async def _plan_file(repository: Repository, versions: FileVersions, present: Re
         raise _UncleanError("it becomes a link that leads out of the repository.")
     if versions.result is None and (await present(file.path)).kind == "directory":
         return None  # The file that the run removes is gone, and a folder has its name.
+    if versions.base is None and (await present(file.path)).kind == "directory":
+        raise _UncleanError(
+            "a folder stands there; if the run empties it, apply that first, and remove the empty folder."
+        )
     target = await _look(present, file.path, file.new_mode or file.old_mode)
     if target.kind == "absent" and versions.result is not None:
         await _check_way(present, file.path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import difflib
+import shutil
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -68,6 +69,26 @@ async def test_SEC_23_a_file_that_becomes_a_folder_is_a_conflict_until_its_remov
     assert (await apply_on_disk(found, versions)).conflicts == ()
     assert (repository.path / "name" / "inside.txt").read_text() == "new\n"
     assert (await apply_on_disk(found, versions)).already == ("name", "name/inside.txt", "other.txt")
+
+
+async def test_SEC_23_a_folder_that_becomes_a_file_is_a_conflict_until_it_is_gone(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    repository.write("name/inside.txt", "a file\n")
+    repository.commit_all()
+    found, worktree = await agent_on(repository, tmp_path / "trees")
+    shutil.rmtree(worktree.directory / "name")
+    (worktree.directory / "name").write_text("new\n")
+    versions = await result_of(found, worktree)
+    before = files_of(repository)
+    landing = await apply_on_disk(found, versions)
+    assert [(each.path, "remove the empty folder" in each.reason) for each in landing.conflicts] == [("name", True)]
+    assert files_of(repository) == before
+    await apply_on_disk(found, choose(versions, paths=["name/inside.txt"]).versions)
+    (repository.path / "name").rmdir()
+    assert (await apply_on_disk(found, versions)).conflicts == ()
+    assert (repository.path / "name").read_text() == "new\n"
+    assert (await apply_on_disk(found, versions)).already == ("name", "name/inside.txt")
 
 
 async def test_SEC_23_r05_the_result_lands_on_the_users_unfinished_work(
