@@ -8,7 +8,7 @@ outpost:/runs/RUN/after/PATH
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +17,7 @@ from outpost_lsp.lsp.documents import decoded
 from outpost_lsp.lsp.protocol import INVALID_PARAMS, RequestFault
 from outpost_lsp.protocol.names import DOCUMENT_SCHEME
 from outpost_lsp.service import results
+from outpost_lsp.service.whereabouts import Whereabouts, whereabouts
 
 if TYPE_CHECKING:
     from outpost_lsp.domain.finding import Finding
@@ -42,7 +43,8 @@ async def virtual_text(desk: Desk, uri: str) -> str:
         raise RequestFault(INVALID_PARAMS, f"uri: {uri} is no document of Outpost")
     workspace, run = desk.outpost.find_run(names[1])
     if names[2:] == ["report.md"]:
-        return _report(run, [one for one in workspace.findings() if one.run_id == run.id])
+        found = await whereabouts(workspace, run)
+        return _report(run, found, {one.id for one in workspace.findings()})
     shown = await results.diff(workspace, run)
     if names[2:] == ["changes.patch"]:
         return shown.patch.decode("utf-8", "replace")
@@ -54,18 +56,28 @@ async def virtual_text(desk: Desk, uri: str) -> str:
     raise RequestFault(INVALID_PARAMS, f"uri: {uri} names nothing that the run changed")
 
 
-def _report(run: Run, findings: Sequence[Finding]) -> str:
+def _report(run: Run, found: Whereabouts, shown: Set[str]) -> str:
     lines = [f"# {safe_markdown(run.title)}", "", f"{run.kind} by {run.agent}: {run.status}", ""]
     if run.error is not None:
         lines += [safe_markdown(run.error.message), ""]
     if run.text:
         lines += [safe_markdown(run.text), ""]
-    for one in findings:
-        place = f"{safe_markdown(one.path)}:{one.span.start_line + 1}"
-        lines += [f"## {one.severity}: {safe_markdown(one_line(one.title))}", "", f"{place} ({one.status})", ""]
+    for one in sorted(found.here, key=lambda finding: (finding.path, finding.span.start_line)):
+        together = "" if one.id in shown else ", shown together with another agent's"
+        lines += [_titled(one), "", f"{_place(one)} ({one.status}{together})", ""]
         if one.detail.strip():
             lines += [safe_markdown(one.detail), ""]
-    if findings and run.notes:
+    for one, became in found.gone:
+        lines += [_titled(one), "", f"{_place(one)}, when it was reported ({became})", ""]
+    if (found.here or found.gone) and run.notes:
         lines += ["## Notes", ""]
     lines += [f"- {safe_markdown(note)}" for note in run.notes]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _titled(finding: Finding) -> str:
+    return f"## {finding.severity}: {safe_markdown(one_line(finding.title))}"
+
+
+def _place(finding: Finding) -> str:
+    return f"{safe_markdown(finding.path)}:{finding.span.start_line + 1}"

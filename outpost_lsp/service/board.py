@@ -113,9 +113,21 @@ class FindingBoard:
 
     def reported_by(self, agents: Iterable[str]) -> list[Finding]:
         """Each finding of these agents, also one that is shown as another agent's; at the places where they stand now."""
-        wanted, found = frozenset(agents), []
+        wanted = frozenset(agents)
+        return self._each(lambda one: one.agent in wanted)
+
+    def of_run(self, run_id: str) -> list[Finding]:
+        """Each finding of a run, also one that is shown as another agent's; at the places where they stand now."""
+        return self._each(lambda one: one.run_id == run_id)
+
+    def find_alike(self, finding: Finding) -> list[Finding]:
+        """The findings about the same code that are there now, whoever reported them."""
+        return self._each(lambda one: one.fingerprint == finding.fingerprint)
+
+    def _each(self, is_meant: Callable[[Finding], bool]) -> list[Finding]:
+        found = []
         for path, tracked in self._files.items():
-            mine = [finding_id for finding_id, one in tracked.items() if one.finding.agent in wanted]
+            mine = [finding_id for finding_id, one in tracked.items() if is_meant(one.finding)]
             if mine:
                 self._catch_up(path)
                 found += [self._view.of(self._files[path][finding_id], path) for finding_id in mine]
