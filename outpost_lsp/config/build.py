@@ -162,7 +162,8 @@ class _Building:
         settings = check_agent(self._settings, name)
         if settings.kind == "external":
             why = self._why_no_programs
-            return external_agent(name, settings, self._settings, why=why, shell=self._has_shell)
+            permissions = _permissions(settings.permissions)
+            return external_agent(name, settings, self._settings, permissions, why=why, shell=self._has_shell)
         self._note_the_offline_model(name)
         return self._built_in(name, limits)
 

@@ -21,7 +21,9 @@ Fault = tuple[KeyPath, str]
 
 _NO_SUCH = "has no such name"
 _LOOP_ONLY = ("model", "instructions", "tools", "routing", "subagents", "permissions", "context", "skills", "mcp")
-"""What an agent with a harness has, and an external one or a list of candidates has not."""
+"""What an agent with a harness has, and a list of candidates has not."""
+_EXTERNAL_TOO = ("model", "permissions")
+"""What an external agent has of it."""
 
 
 def cross_faults(settings: Settings) -> list[Fault]:
@@ -106,7 +108,7 @@ def _agent(name: str, agent: AgentSettings, settings: Settings) -> Iterator[Faul
         yield (*path, "on" if agent.on is None else "candidates"), "candidates and on are needed together"
     if agent.kind != "built-in":
         for field in _LOOP_ONLY:
-            if field in agent.model_fields_set and not (agent.kind == "external" and field == "model"):
+            if field in agent.model_fields_set and not (agent.kind == "external" and field in _EXTERNAL_TOO):
                 yield (
                     (*path, field),
                     f"an agent with {'candidates' if agent.kind == 'candidates' else 'command'} has none",

@@ -14,6 +14,7 @@ from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.services import McpServerSettings
 from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.domain.model import ModelSpec
+from outpost_lsp.domain.permission import Permissions
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.tools.mcp_server import McpServer
 
@@ -50,11 +51,19 @@ def mcp_server(name: str, settings: McpServerSettings) -> McpServer:
         raise configuration(f"mcp.{name}: {error.message}", server=name) from error
 
 
-def external_agent(name: str, settings: AgentSettings, whole: Settings, *, why: WhyNot | None, shell: bool) -> CliAgent:
+def external_agent(
+    name: str,
+    settings: AgentSettings,
+    whole: Settings,
+    permissions: Permissions | None,
+    *,
+    why: WhyNot | None,
+    shell: bool,
+) -> CliAgent:
     """The agent with a `command`; `configuration` where programs are not started."""
     assert settings.command is not None
     if why is not None:
         raise configuration(f"agent {name}: it starts a program, {_THEN[why]}", agent=name)
     model = whole.models.get(settings.model or "")
     spec = None if settings.model is None else ModelSpec(settings.model if model is None else model.name)
-    return CliAgent(settings.command, spec, shell=shell)
+    return CliAgent(settings.command, spec, permissions=permissions, shell=shell)

@@ -14,6 +14,7 @@ from outpost_lsp.config.sources import load_settings
 from outpost_lsp.config.trust import Trust
 from outpost_lsp.dispatches.cli_agent import CliAgent
 from outpost_lsp.dispatches.fallback import FallbackAgent
+from outpost_lsp.domain.permission import PermissionRule, Permissions
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.harness.agent import Agent
 from outpost_lsp.tools.mcp_server import McpServer
@@ -101,6 +102,23 @@ def test_an_external_agent_is_a_program_with_the_services_own_name_of_its_model(
     plain = build(tmp_path, "plain", '[sandbox]\nshell = "unconfined"\n' + TEXT).agent
     assert isinstance(plain, CliAgent)
     assert (plain.model, plain.shell) == (None, True)
+
+
+def test_an_external_agent_has_the_permissions_of_its_settings(tmp_path: Path) -> None:
+    text = (
+        TEXT
+        + """
+[agents.held]
+command = ["some-agent"]
+permissions = { default = "deny", rules = [{ effect = "allow", tools = ["execute"], commands = ["make *"] }] }
+"""
+    )
+    agent = build(tmp_path, "held", text).agent
+    assert isinstance(agent, CliAgent)
+    assert agent.permissions == Permissions([PermissionRule("allow", tools=["execute"], commands=["make *"])], "deny")
+    plain = build(tmp_path, "plain").agent
+    assert isinstance(plain, CliAgent)
+    assert plain.permissions is None
 
 
 @pytest.mark.parametrize(
