@@ -6,12 +6,14 @@ Every text is escaped: a page shows what a model or a file wrote and does nothin
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Final
 
+from outpost_lsp.cli.costs import costed
 from outpost_lsp.cli.lanes import Box, Lane, Lanes, lanes_of
 from outpost_lsp.cli.picture import COLOURS, cost_text, duration_text, legend, picture
 from outpost_lsp.cli.progress import call_text, tokens_text
@@ -20,7 +22,7 @@ from outpost_lsp.domain.finding import SEVERITIES
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import configuration
-from outpost_lsp.service.timeline import Route, Timeline, ToolCall
+from outpost_lsp.service.timeline_shape import Route, Timeline, ToolCall
 
 _LIGHT: Final = (
     "--paper:#fff;--ink:#1c2733;--quiet:#5a6875;--line:#d4dbe2;--card:#f5f7f9;--plain:#8794a1;--error:#c62f2f;"
@@ -42,7 +44,8 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .3rem; } h2 { font-size: 
 h3 { font-size: 1rem; margin: 0; } a { color: inherit; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; }
-.quiet { color: var(--quiet); } .error { color: var(--error); }
+.quiet { color: var(--quiet); } .error { color: var(--error); } .prose { font: inherit; }
+.succeeded { color: var(--c2); } .failed { color: var(--error); } .cancelled, .interrupted { color: var(--warning); }
 .facts { display: flex; flex-wrap: wrap; gap: .5rem; padding: 0; margin: 1rem 0; list-style: none; }
 .facts li { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .35rem .7rem; }
 .facts b { display: block; font-size: .75rem; font-weight: 500; color: var(--quiet); }
@@ -52,8 +55,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; }
   font-size: .85rem; color: var(--quiet); }
 .legend i { display: inline-block; width: 13px; height: 13px; border-radius: 3px; margin-right: .4rem;
   vertical-align: -2px; background: var(--c); }
-.legend i.second, .legend i.unsure { background: none; border: 2px solid var(--c); }
-.legend i.unsure { border-style: dashed; } .legend i.second { border-style: double; border-width: 4px; }
+.legend i.second, .legend i.unsure { background: none; width: 18px; border: 3px solid var(--c); }
+.legend i.unsure { border: 1.5px dashed var(--c); } .legend b { margin-right: .4rem; }
 .legend i.mark { width: 10px; height: 10px; border-radius: 0; transform: rotate(45deg); vertical-align: 0; }
 svg { display: block; } svg a { text-decoration: none; } svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 svg .lane { font-weight: 600; } svg .small { font-size: 11px; fill: var(--quiet); }
@@ -88,6 +91,7 @@ def write_page(path: Path, run: Run, timeline: Timeline) -> None:
 
 def page(run: Run, timeline: Timeline) -> Iterator[str]:
     """The page, piece by piece."""
+    run, timeline = costed(run, timeline)
     lanes = lanes_of(run, timeline)
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -97,11 +101,13 @@ def page(run: Run, timeline: Timeline) -> Iterator[str]:
     yield from _facts(run, timeline)
     if run.error is not None:
         yield f'<p class="error">{_text(run.error.code)}: {_text(run.error.message)}</p>'
+    if timeline.untold is not None:
+        yield f'<p class="quiet">No steps to show: {_text(timeline.untold)}.</p>'
     if lanes.columns:
         yield f'<div class="picture">{"".join(picture(lanes))}</div>'
         yield from legend(lanes)
     if run.text:
-        yield f"<h2>Answer</h2><pre>{_text(run.text)}</pre>"
+        yield f'<h2>Answer</h2><pre class="prose">{_text(run.text)}</pre>'
     yield from _findings(lanes)
     yield from _usage(run, timeline)
     if run.notes:
@@ -117,19 +123,20 @@ def page(run: Run, timeline: Timeline) -> Iterator[str]:
 
 
 def _facts(run: Run, timeline: Timeline) -> Iterator[str]:
-    facts = [("Status", run.status), ("Agent", run.agent), ("Started", _moment(run.started_at))]
+    facts = [("Agent", run.agent), ("Started", _moment(run.started_at))]
     if (took := _took(run)) is not None:
         facts.append(("Took", took))
-    facts.append(("Tokens", tokens_text(run.usage)))
+    facts.append(("Tokens", tokens_text(run.usage, "unknown")))
     if run.cost is not None:
-        facts.append(("Cost", cost_text(run.cost)))
+        facts.append(("Cost", cost_text(run.cost, unknown="unknown")))
     if run.models:
         facts.append(("Models", ", ".join(run.models)))
     if timeline.subagents:
         facts.append(("Delegations", str(len(timeline.subagents))))
     facts.append(("Findings", str(run.findings)))
     facts.append(("Run", run.id))
-    yield '<ul class="facts">' + "".join(f"<li><b>{name}</b>{_text(value)}</li>" for name, value in facts) + "</ul>"
+    yield f'<ul class="facts"><li><b>Status</b><span class="{run.status}">{run.status}</span></li>'
+    yield "".join(f"<li><b>{name}</b>{_text(value)}</li>" for name, value in facts) + "</ul>"
 
 
 def _moment(text: str) -> str:
@@ -148,16 +155,16 @@ def _took(run: Run) -> str | None:
 
 
 def _findings(lanes: Lanes) -> Iterator[str]:
-    found = [(box, finding) for box in lanes.boxes for finding in box.step.findings]
+    found = [(lane, box, finding) for lane in lanes.lanes for box in lane.boxes for finding in box.step.findings]
     if not found:
         return
     yield '<h2>Findings</h2><div class="tables"><table>'
     yield "<tr><th>severity</th><th>place</th><th>finding</th><th>reported</th></tr>"
-    for box, finding in found:
+    for lane, box, finding in sorted(found, key=lambda one: one[1].column):
         yield (
             f'<tr><td class="severity {finding.severity}">{finding.severity}</td>'
             f"<td><code>{_text(finding.path)}:{finding.line}</code></td><td>{_text(finding.title)}</td>"
-            f'<td><a href="#step{box.column + 1}">step {box.step.index}</a></td></tr>'
+            f'<td><a href="#step{box.column + 1}">{_text(lane.name)}, step {box.step.index}</a></td></tr>'
         )
     yield "</table></div>"
 
@@ -165,15 +172,25 @@ def _findings(lanes: Lanes) -> Iterator[str]:
 def _usage(run: Run, timeline: Timeline) -> Iterator[str]:
     if not timeline.usage:
         return
-    costs = run.cost is not None
+    rows = [(name, one.usage, one.cost) for name, one in zip(_names(run, timeline), timeline.usage, strict=True)]
+    rows.append(("together", run.usage, run.cost))
+    costs = any(cost is not None for *_, cost in rows)
     yield '<h2>Usage</h2><div class="tables"><table><tr><th>agent</th><th class="n">tokens</th>'
     yield ('<th class="n">cost</th>' if costs else "") + "</tr>"
-    for one in timeline.usage:
-        name = run.agent if one.subagent_id is None else one.name or one.subagent_id
-        cost = f'<td class="n">{_text("" if one.cost is None else cost_text(one.cost))}</td>' if costs else ""
-        yield f'<tr><td>{_text(name)}</td><td class="n">{_text(tokens_text(one.usage))}</td>{cost}</tr>'
-    cost = f'<td class="n">{_text(cost_text(run.cost))}</td>' if run.cost is not None else ""
-    yield f'<tr><td>together</td><td class="n">{_text(tokens_text(run.usage))}</td>{cost}</tr></table></div>'
+    for name, usage, cost in rows:
+        money = "unknown" if cost is None else cost_text(cost, unknown="unknown")
+        cell = f'<td class="n">{_text(money)}</td>' if costs else ""
+        yield f'<tr><td>{_text(name)}</td><td class="n">{_text(tokens_text(usage, "unknown"))}</td>{cell}</tr>'
+    yield "</table></div>"
+
+
+def _names(run: Run, timeline: Timeline) -> Iterator[str]:
+    """Who used what; the delegations of one agent are numbered."""
+    names = [run.agent if one.subagent_id is None else one.name or one.subagent_id for one in timeline.usage]
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if names.count(name) == 1 else f"{name}, delegation {seen[name]}"
 
 
 def _step(lane: Lane, box: Box, colours: Mapping[str, int]) -> Iterator[str]:
@@ -188,7 +205,7 @@ def _step(lane: Lane, box: Box, colours: Mapping[str, int]) -> Iterator[str]:
         facts.insert(0, _route_text(route))
     yield f'<p class="quiet">{_text("; ".join(facts))}</p>'
     for text in step.texts:
-        yield f"<pre>{_text(text)}</pre>"
+        yield f'<pre class="prose">{_text(text)}</pre>'
     for call in step.tools:
         yield from _call(call)
     for note in step.notes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from outpost_lsp.domain.run import Run
-from outpost_lsp.service.timeline import Route, Step, Subagent, Timeline
+from outpost_lsp.service.timeline_shape import Route, Step, Subagent, Timeline
 
 
 @dataclass(frozen=True, slots=True)

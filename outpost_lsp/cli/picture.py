@@ -21,7 +21,7 @@ from outpost_lsp.domain.run import Cost
 COLOURS: Final = 8
 """How many colours there are for routes; more labels than these share."""
 
-_COLUMN: Final = 66
+_COLUMN: Final = 76
 _BOX: Final = 44
 _TALLEST: Final = 84
 _LOWEST: Final = 10
@@ -82,8 +82,7 @@ def _box(box: Box, base: int, left: int, most: int, colours: Mapping[str, int]) 
     yield f'<rect class="edge" x="{x}" y="{base - tall}" width="{_BOX}" height="{tall}" rx="4"/></g>'
     middle = x + _BOX / 2
     yield from _findings(box, middle, base - tall - 11)
-    failed = any(call.status in ("failed", "denied") for call in step.tools)
-    mark = ' <tspan class="error">!</tspan>' if failed else ""
+    mark = ' <tspan class="error">!</tspan>' if _has_failed(box) else ""
     yield f'<text class="number" x="{middle:g}" y="{base + 15}">{step.index}{mark}</text>'
     yield f'<text class="small middle" x="{middle:g}" y="{base + 28}">{duration_text(step.duration_ms)}</text>'
     if step.cost is not None:
@@ -144,7 +143,9 @@ def legend(lanes: Lanes) -> Iterator[str]:
     if any(box.route is not None and box.route.reason != "selected" for box in boxes):
         items.append('<li><i class="plain second"></i>taken on doubt or outage</li>')
     if any(not box.step.usage.is_complete for box in boxes):
-        items.append('<li><i class="plain unsure"></i>tokens are a lower bound</li>')
+        items.append('<li><i class="plain unsure"></i>tokens unknown or a lower bound</li>')
+    if any(_has_failed(box) for box in boxes):
+        items.append('<li><b class="error">!</b>a tool call failed or was denied</li>')
     reported = {finding.severity for box in boxes for finding in box.step.findings}
     shown = [severity for severity in SEVERITIES if severity in reported]
     items += [f'<li><i class="mark {severity}"></i>{severity}</li>' for severity in shown]
@@ -162,10 +163,10 @@ def duration_text(milliseconds: int) -> str:
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
-def cost_text(cost: Cost, *, short: bool = False) -> str:
+def cost_text(cost: Cost, *, short: bool = False, unknown: str = "cost unknown") -> str:
     """A cost; an incomplete one is a lower bound, and one of which nothing is known says so."""
     if not cost.complete and not cost.amount:
-        return "?" if short else "cost unknown"
+        return "?" if short else unknown
     amount = f"{cost.amount:.4f}"
     sign = {"USD": "$", "EUR": "€"}.get(cost.currency, "")
     if short:
@@ -182,6 +183,10 @@ def _told(box: Box) -> str:
     if box.step.tools:
         parts.append(", ".join(call.name for call in box.step.tools[:6]))
     return "\n".join(parts)
+
+
+def _has_failed(box: Box) -> bool:
+    return any(call.status in ("failed", "denied") for call in box.step.tools)
 
 
 def _base(lane: int) -> int:

@@ -27,7 +27,7 @@ from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.observation import Observation
 from outpost_lsp.domain.run import Run
-from outpost_lsp.domain.usage import Usage
+from outpost_lsp.domain.usage import COUNTERS, Usage
 from outpost_lsp.domain.wording import wait_text
 from outpost_lsp.service.signals import Notice, Routed, RunChanged, RunEvent, Signal, SubagentChanged, Used
 
@@ -125,11 +125,13 @@ def usage_text(used: Used) -> str:
     return f"{used.model}{source}: {tokens_text(used.delta)}"
 
 
-def tokens_text(usage: Usage) -> str:
-    """Token counts in a few words; says when they are a lower bound."""
+def tokens_text(usage: Usage, unknown: str = "tokens unknown") -> str:
+    """Token counts in a few words; says when they are a lower bound, and `unknown` when nothing is known of them."""
+    if not usage.is_complete and not any(usage.count(name) for name in COUNTERS):
+        return unknown
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
     text = f"{usage.input:,}{cached} in, {usage.output:,} out"
-    return text if usage.is_complete else f"{text}, at least"
+    return text if usage.is_complete else f"at least {text}"
 
 
 def finding_text(finding: Finding) -> str:

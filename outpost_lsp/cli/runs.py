@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from outpost_lsp.cli.costs import costed
 from outpost_lsp.cli.lane_text import lane_rows
 from outpost_lsp.cli.lanes import lanes_of
 from outpost_lsp.cli.picture import cost_text, duration_text
@@ -24,7 +25,7 @@ from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import configuration
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.protocol.uris import uri_of
-from outpost_lsp.service.timeline import Route, Step, Subagent, Timeline
+from outpost_lsp.service.timeline_shape import Route, Step, Subagent, Timeline
 from outpost_lsp.service.workspace import Workspace
 
 _COLOURS = {"succeeded": GREEN, "failed": RED, "cancelled": YELLOW, "interrupted": YELLOW}
@@ -110,6 +111,7 @@ def shown_json(run: Run, timeline: Timeline) -> dict[str, object]:
 
 def shown_text(run: Run, timeline: Timeline, paint: Paint, width: int = 100) -> Iterator[str]:
     """The run and its timeline for people."""
+    run, timeline = costed(run, timeline)
     yield paint(visible(run.title), BOLD)
     cost = "" if run.cost is None else f", {cost_text(run.cost)}"
     yield f"{run.id}  {run.status}  {_local(run.started_at)}  {tokens_text(run.usage)}{cost}"
@@ -117,6 +119,8 @@ def shown_text(run: Run, timeline: Timeline, paint: Paint, width: int = 100) -> 
         yield paint(f"{run.error.code}: {one_line(run.error.message, 500)}", RED)
     for note in run.notes:
         yield paint(f"note: {one_line(note, 500)}", DIM)
+    if timeline.untold is not None:
+        yield paint(f"no steps to show: {visible(timeline.untold)}", YELLOW)
     if timeline.steps:
         yield ""
         yield from lane_rows(lanes_of(run, timeline), paint, width)

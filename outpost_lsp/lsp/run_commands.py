@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outpost_lsp.lsp.commands import Handler, Result
     from outpost_lsp.lsp.desk import Desk
     from outpost_lsp.lsp.progress import Token
-    from outpost_lsp.service.timeline import Step
+    from outpost_lsp.service.timeline_shape import Step
 
 
 async def _review(desk: Desk, params: shapes.ReviewParams, token: Token | None) -> Result:

@@ -31,7 +31,8 @@ from outpost_lsp.service.live import Job, LiveRuns
 from outpost_lsp.service.reviews import PlannedFolderReview, PlannedReview, plan_review
 from outpost_lsp.service.signals import Listener, Signal
 from outpost_lsp.service.slots import Slots
-from outpost_lsp.service.timeline import Timeline, timeline
+from outpost_lsp.service.timeline import timeline, without_journal
+from outpost_lsp.service.timeline_shape import Timeline
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.journal import read_journal
 from outpost_lsp.storage.layout import Layout
@@ -330,11 +331,11 @@ class Outpost:
         return DayCeiling(allowance, workspace.runs, str(workspace.folder), prices, reached)
 
     def timeline(self, run_id: str) -> Timeline:
-        """What happened in a run, from its journal; empty when it has none (yet)."""
+        """What happened in a run, from its journal; without one, why there is nothing to tell."""
         workspace, run = self.find_run(run_id)
         path = workspace.journal_path(run.id)
         prices = price_table(workspace.settings)
-        return timeline(read_journal(path), prices) if path.exists() else Timeline()
+        return timeline(read_journal(path), prices) if path.exists() else Timeline(untold=without_journal(run, path))
 
     async def steer(self, run_id: str, text: str, subagent: Target = ANYONE) -> Delivery:
         """Give a running agent an instruction; returns once it was received.

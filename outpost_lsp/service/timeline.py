@@ -1,7 +1,8 @@
 """What happened in a run, told from its journal: steps with their tool calls, subagents, routes and usage per agent.
 
 A journal is all that is read, so that a run of another process, or of last week, is told like one of now. A record that
-is odd or of a newer version costs its own line only. Used by `outpost.show`, `outpost-lsp show` and the HTML page.
+is odd or of a newer version costs its own line only. What a request used that left no receipt, as that of a killed
+process, is unknown and never 0. Used by `outpost.show`, `outpost-lsp show` and the HTML page.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,101 +31,16 @@ from outpost_lsp.domain.event import (
     UsageEvent,
     WarningEvent,
 )
-from outpost_lsp.domain.finding import Finding, Severity
+from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.price import ModelPriceTable, usage_cost
-from outpost_lsp.domain.record import Record
-from outpost_lsp.domain.run import Cost
-from outpost_lsp.domain.usage import ZERO, Usage
+from outpost_lsp.domain.run import Cost, Run
+from outpost_lsp.domain.usage import UNKNOWN, ZERO, Usage
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.service.timeline_shape import AgentUsage, Reported, Route, Step, Subagent, Timeline, ToolCall
 from outpost_lsp.storage.journal import JournalRecord
 
 _Ended = Literal["ok", "failed", "denied"]
 _EVENTS: Final[TypeAdapter[AgentEvent]] = TypeAdapter(AgentEvent)
-
-
-class ToolCall(Record):
-    """A tool call of a step and how it ended. `duration_ms` is its own time, without what it waited for others."""
-
-    call_id: str
-    name: str
-    input: Any = None
-    at: str
-    status: Literal["running", "ok", "failed", "denied"] = "running"
-    preview: str | None = None
-    duration_ms: int | None = None
-
-
-class Reported(Record):
-    """A finding where it was reported."""
-
-    id: str
-    path: str
-    line: int
-    severity: Severity
-    title: str
-
-
-class Step(Record):
-    """One model request with what came of it. `subagent_id` is absent in the main loop.
-
-    `duration_ms` reaches to the last thing that happened in it; `cost` is there when prices are.
-    """
-
-    index: int
-    subagent_id: str | None = None
-    at: str
-    duration_ms: int = 0
-    cost: Cost | None = None
-    findings: tuple[Reported, ...] = ()
-    texts: tuple[str, ...] = ()
-    tools: tuple[ToolCall, ...] = ()
-    notes: tuple[str, ...] = ()
-    usage: Usage = ZERO
-
-
-class Subagent(Record):
-    """A delegation."""
-
-    id: str
-    name: str
-    parent_id: str | None = None
-    call_id: str
-    status: Literal["started", "finished", "failed"]
-    conversation: str | None = None
-    started_at: str
-    finished_at: str | None = None
-
-
-class Route(Record):
-    """A routing selection."""
-
-    step: int
-    subagent_id: str | None = None
-    at: str
-    choice: str
-    model: str
-    reason: Literal["selected", "confidence", "unavailable"]
-    confidence: float | None = None
-    reported_confidence: float | None = None
-    rule: str | None = None
-
-
-class AgentUsage(Record):
-    """What one loop used by itself, its children not counted."""
-
-    subagent_id: str | None = None
-    name: str | None = None
-    usage: Usage
-    cost: Cost | None = None
-
-
-class Timeline(Record):
-    """A run from its first step to its last."""
-
-    steps: tuple[Step, ...] = ()
-    subagents: tuple[Subagent, ...] = ()
-    routes: tuple[Route, ...] = ()
-    usage: tuple[AgentUsage, ...] = ()
 
 
 @dataclass(slots=True)
@@ -138,6 +55,8 @@ class _Draft:
     notes: list[str] = field(default_factory=list)
     findings: dict[str, Reported] = field(default_factory=dict)
     usage: Usage = ZERO
+    is_answered: bool = False
+    """Whether there is a receipt of the model that took the step."""
     last: str = ""
 
     def step(self, prices: ModelPriceTable | None) -> Step:
@@ -169,8 +88,13 @@ class _Teller:
         """Where each finding is told."""
         self._early: dict[str | None, list[str]] = {}
         """What was told of a loop before its first step, such as an instruction that came with the brief."""
+        self._is_whole = False
+        """Whether the dispatch ended, and knew all that it used."""
+        self._sources: set[str] = set()
 
     def timeline(self) -> Timeline:
+        if not self._is_whole:
+            self._mark_unanswered()
         names = {id: subagent.name for id, subagent in self._subagents.items()}
         return Timeline(
             steps=tuple(draft.step(self._prices) for draft in self._steps),
@@ -185,9 +109,36 @@ class _Teller:
                 )
                 for id, usage in self._usage.items()
             ),
+            untold=self._untold(),
         )
 
+    def read(self, record: JournalRecord) -> None:
+        """Take the next record of a journal."""
+        self._sources.add(record.source)
+        if record.kind == "dispatch-finished":
+            usage = record.event.get("usage")
+            self._is_whole = isinstance(usage, dict) and usage.get("complete") is not False
+        elif (event := _event(record.event)) is not None:
+            self.take(event, record.at)
+
+    def _mark_unanswered(self) -> None:
+        """A step without a receipt asked for something that nobody can tell the price of."""
+        for draft in self._steps:
+            if not draft.is_answered:
+                draft.usage = draft.usage + UNKNOWN
+                self._usage[draft.subagent_id] = self._usage.get(draft.subagent_id, ZERO) + UNKNOWN
+
+    def _untold(self) -> str | None:
+        if self._steps:
+            return None
+        if not self._sources:
+            return "its journal is empty, or holds no record that can be read; run it again to have one"
+        if "agent" in self._sources:
+            return "its agent is a program of its own, which tells no steps"
+        return "it ended before its agent's first step" if self._is_whole else "its agent has not begun a step"
+
     def take(self, event: Event, at: str) -> None:
+        """Take the next event of an agent."""
         owner = event.subagent_id
         if not isinstance(event, StepEvent) and (current := self._current.get(owner)) is not None:
             current.last = at
@@ -233,16 +184,27 @@ class _Teller:
         self._usage[owner] = self._usage.get(owner, ZERO) + used
         if (draft := self._current.get(owner)) is not None:
             draft.usage = draft.usage + used
+            draft.is_answered = draft.is_answered or event.source in ("model", None)
 
 
 def timeline(records: Iterable[JournalRecord], prices: ModelPriceTable | None = None) -> Timeline:
     """The timeline of the run that a journal tells of; with costs when there are prices."""
     teller = _Teller(prices)
     for record in records:
-        event = _event(record.event)
-        if event is not None:
-            teller.take(event, record.at)
+        teller.read(record)
     return teller.timeline()
+
+
+def without_journal(run: Run, path: Path) -> str:
+    """Why a run without a journal has no timeline."""
+    if run.kind == "replay":
+        return "a replay keeps no journal: the run that it went through has the steps"
+    if not run.is_finished:
+        return f"it is {run.status} and has written no journal so far; ask again when its agent works"
+    return (
+        f"there is no journal {path}: it ended before its agent began, or the file was removed; run it again to have "
+        "one, or put the file back"
+    )
 
 
 def _event(value: Mapping[str, Any]) -> Event | None:

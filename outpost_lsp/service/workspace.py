@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outpost_lsp.config.build import price_table
 from outpost_lsp.config.environment import user_settings
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
@@ -25,6 +26,7 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.sandbox.landing_record import settle_landings
 from outpost_lsp.service.board import FindingBoard
 from outpost_lsp.service.cleaning import leftovers, remove
+from outpost_lsp.service.interrupted import as_its_journal_tells
 from outpost_lsp.service.reaping import clear_what_the_dead_left
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
 from outpost_lsp.service.view import Standing
@@ -204,7 +206,10 @@ class Workspace:
                 f"{path} was changed after applying to it was cut short; what it held before is in {self.layout.state}"
             )
             self._outpost.tell(Notice("warning", text))
-        for run in await asyncio.to_thread(self.runs.mark_interrupted):
+        prices = price_table(self.settings)
+        for run in await asyncio.to_thread(
+            self.runs.mark_interrupted, lambda run: as_its_journal_tells(run, self.journal_path(run.id), prices)
+        ):
             logger.info("run %s was interrupted: its process is gone", run.id)
         self._reaping = asyncio.get_running_loop().create_task(clear_what_the_dead_left(self))
         self._watching = asyncio.get_running_loop().create_task(self._watch())

@@ -98,13 +98,17 @@ class RunStore:
             self.save(changed)
         return changed
 
-    def mark_interrupted(self) -> tuple[Run, ...]:
-        """Mark what dead processes left unfinished; those runs, newest first."""
+    def mark_interrupted(self, told: Callable[[Run], Run] | None = None) -> tuple[Run, ...]:
+        """Mark what dead processes left unfinished; those runs, newest first.
+
+        `told` completes a record with what is known besides.
+        """
         marked = []
         for stored in self._newest_first():
             if stored.run.is_finished or stored.is_elsewhere or (stored.owner is not None and stored.owner.is_alive):
                 continue
-            run = stored.run.model_copy(update={"status": "interrupted", "finished_at": now_text()})
+            run = stored.run if told is None else told(stored.run)
+            run = run.model_copy(update={"status": "interrupted", "finished_at": now_text()})
             self.save(run)
             marked.append(run)
         return tuple(marked)

@@ -217,6 +217,11 @@ def test_what_a_killed_run_had_changed_is_offered_at_the_next_start(program: Pro
     program("runs", cwd=project.path)
     [run] = program("runs", "--json", cwd=project.path).json
     assert (run["status"], run["disposition"], run["changes"]["files"]) == ("interrupted", "pending", 1)
+    assert run["usage"] == {"input": 10, "cached": 0, "output": 5, "complete": False}, "the receipt is in the journal"
+    assert run["models"] == ["small"]
+    shown = program("show", run["id"], cwd=project.path).out
+    assert "at least 10 in, 5 out" in shown
+    assert "fixer step 2, tokens unknown" in shown
     assert program("apply", run["id"], cwd=project.path).status == 0
     assert (project.path / "README.md").read_text("utf-8") == NEW_TEXT
 

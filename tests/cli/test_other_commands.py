@@ -138,6 +138,11 @@ def test_show_tells_steps_tools_subagents_and_usage(program: Program, project: R
     assert "  reviewer step 1" in text
     assert program("show", run["id"][:-2], cwd=project.path).status == 0
     assert program("show", "nothing", cwd=project.path).status == 2
+    [journal] = Path(program.environment["OUTPOST_STATE_DIR"]).rglob(f"journals/{run['id']}.jsonl")
+    journal.write_bytes(b"")
+    assert "no steps to show: its journal is empty" in program("show", run["id"], cwd=project.path).out
+    journal.unlink()
+    assert f"no steps to show: there is no journal {journal}" in program("show", run["id"], cwd=project.path).out
 
 
 def test_show_writes_a_page_that_shows_hostile_text_and_does_nothing_with_it(

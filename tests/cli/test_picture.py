@@ -12,11 +12,13 @@ from outpost_lsp.cli.html import page
 from outpost_lsp.cli.lane_text import lane_rows
 from outpost_lsp.cli.lanes import lanes_of
 from outpost_lsp.cli.picture import cost_text, duration_text
+from outpost_lsp.cli.runs import shown_text
 from outpost_lsp.cli.terminal import Paint
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.run import Cost, Run
 from outpost_lsp.domain.usage import Usage
-from outpost_lsp.service.timeline import Timeline, timeline
+from outpost_lsp.service.timeline import timeline
+from outpost_lsp.service.timeline_shape import Timeline
 from outpost_lsp.storage.journal import JournalRecord
 
 PRICES = ModelPriceTable("USD", {"small": {"input": 1.0, "output": 2.0}})
@@ -223,6 +225,57 @@ def test_PRICE_04_what_is_unknown_is_never_shown_as_zero() -> None:
     assert cost_text(Cost(amount=0.5, currency="USD", complete=False)) == "at least 0.5000 USD"
     assert cost_text(Cost(amount=0, currency="EUR", complete=True), short=True) == "€0.0000"
     assert "$0.0000" not in "".join(shown().texts)
+
+
+@pytest.mark.parametrize("usage", [Usage(input=320, output=30, complete=False), Usage(input=320, output=30)])
+def test_PRICE_04_where_money_is_counted_no_cost_is_left_blank(usage: Usage) -> None:
+    """The record has a cost, and the settings of today have no prices."""
+    unpriced = timeline(records(*step(1, 90, 10), *step(2, 0, 0)), None)
+    drawn = shown(unpriced, usage=usage)
+    table = [text for text in drawn.texts if text.strip()]
+    at = table.index("together")
+    assert table[at - 3 : at] == ["coordinator", "90 in, 10 out", "unknown"]
+    assert "$0.0000" in drawn.texts, "what used nothing costs nothing, whatever the prices"
+    assert "?" in drawn.texts, "on the box of the picture"
+    lines = list(shown_text(run(usage=usage), unpriced, Paint(colour=False)))
+    assert [line.rpartition(", ")[2] for line in lines if " step " in line] == ["cost unknown", "0.0000 USD"]
+
+
+def test_a_run_of_a_day_without_prices_costs_what_its_steps_do_today() -> None:
+    priced = timeline(records(*step(1, 500_000, 0)), PRICES)
+    drawn = shown(priced, cost=None, usage=Usage(input=500_000, output=0))
+    assert drawn.texts.count("0.5000 USD") == 3, "the whole, the agent, and all agents together"
+    assert "together" not in shown(Timeline(untold="x"), cost=None).texts
+
+
+def test_tokens_of_which_nothing_is_known_are_unknown_and_not_zero() -> None:
+    killed = timeline(records(*step(1, 7, 1), {"kind": "step", "index": 2}))
+    told = "\n".join(shown_text(run(usage=Usage(input=0, output=0, complete=False)), killed, Paint(colour=False)))
+    assert "coordinator step 2, tokens unknown" in told
+    assert "interrupted" not in told
+    assert " 0 in, 0 out" not in told
+    drawn = shown(killed, usage=Usage(input=0, output=0, complete=False))
+    assert " 0 in, 0 out" not in "".join(drawn.texts)
+    assert "unknown" in drawn.texts
+    assert [given["class"] for given in drawn.of("g")] == ["plain", "plain unsure"]
+
+
+def test_delegations_to_one_agent_are_told_apart_and_findings_name_who_reported_them() -> None:
+    texts = shown().texts
+    assert [text for text in texts if text.startswith("reviewer, delegation")] == [
+        "reviewer, delegation 1",
+        "reviewer, delegation 2",
+    ]
+    links = [text for text in texts if text == "reviewer, step 1"]
+    assert len(links) == 3 + 2, "three findings, and the headings of two steps"
+
+
+def test_a_run_without_steps_says_why_on_the_page_and_on_the_terminal() -> None:
+    empty = timeline([])
+    assert empty.untold is not None
+    assert f"No steps to show: {empty.untold}." in "".join(shown(empty).texts)
+    assert f"no steps to show: {empty.untold}" in list(shown_text(run(), empty, Paint(colour=False)))
+    assert "No steps to show" not in "".join(shown().texts)
 
 
 def test_steps_and_calls_have_durations() -> None:

@@ -300,6 +300,24 @@ async def test_ROUTE_25_an_exception_of_the_callback_propagates_whatever_its_cod
     assert caught.value is fault
 
 
+async def test_ROUTE_23_25_a_callback_that_is_cancelled_ends_the_run_without_asking_the_router(stage: Stage) -> None:
+    building = asyncio.Event()
+    decider = ScriptedDecisionProvider([("fast", 0.9)])
+
+    async def state(_context: Any) -> Any:
+        building.set()
+        await asyncio.Event().wait()
+
+    chosen = routing(decider=decider, state=state)
+    task = asyncio.ensure_future(stage.run(Agent("m", Harness(provider(), routing=chosen))))
+    await building.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert decider.requests == []
+    assert stage.of("model-route") == []
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from outpost_lsp.service.timeline import timeline
+import pytest
+
+from outpost_lsp.domain.run import Run
+from outpost_lsp.service.timeline import timeline, without_journal
+from outpost_lsp.service.timeline_shape import Timeline
 from outpost_lsp.storage.journal import JournalRecord
 
 
@@ -140,3 +145,77 @@ def test_a_finding_that_others_are_merged_into_is_told_once_where_it_was_found_a
         )
     )
     assert [step.notes for step in told.steps] == [("finding a.py:2: error: T",), ()]
+
+
+def receipts(told: Timeline) -> list[tuple[int, bool]]:
+    return [(step.usage.input, step.usage.is_complete) for step in told.steps]
+
+
+ANSWERED = {"kind": "usage", "tokens": {"input": 10, "output": 2}, "source": "model", "model": "m"}
+DECIDED = {"kind": "usage", "tokens": {"input": 3, "output": 1}, "source": "decision", "model": "d"}
+
+
+def finished(**usage: Any) -> dict[str, Any]:
+    return {"kind": "dispatch-finished", "status": "failed", "completed": False, "usage": usage}
+
+
+def test_a_step_whose_request_left_no_receipt_when_its_process_died_is_unknown_and_not_zero() -> None:
+    told = timeline(
+        records(
+            {"kind": "step", "index": 1},
+            ANSWERED,
+            {"kind": "subagent", "id": "s1", "callId": "c1", "name": "reviewer", "status": "started"},
+            {"kind": "step", "index": 1, "subagentId": "s1"},
+            DECIDED | {"subagentId": "s1"},
+        )
+    )
+    assert receipts(told) == [(10, True), (3, False)], "a decision's receipt is not that of the model"
+    assert [(one.name, one.usage.is_complete) for one in told.usage] == [(None, True), ("reviewer", False)]
+
+
+def test_a_step_without_a_receipt_used_nothing_when_the_run_knew_all_that_it_used() -> None:
+    refused = records(
+        {"kind": "step", "index": 1}, {"kind": "model-error", "message": "401"}, finished(input=0, output=0)
+    )
+    assert receipts(timeline(refused)) == [(0, True)]
+
+
+def test_a_step_that_was_cancelled_while_it_asked_is_unknown() -> None:
+    cut = records(
+        {"kind": "step", "index": 1},
+        ANSWERED,
+        {"kind": "step", "index": 2},
+        finished(input=10, output=2, complete=False),
+    )
+    assert receipts(timeline(cut)) == [(10, True), (0, False)]
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ([], "its journal is empty, or holds no record that can be read"),
+        (records({"kind": "prompt", "text": "x"}), "its agent has not begun a step"),
+        (
+            records({"kind": "prompt", "text": "x"}, finished(input=0, output=0)),
+            "it ended before its agent's first step",
+        ),
+        ([JournalRecord(1, "", "agent", {}, {"kind": "text", "text": "x"})], "its agent is a program of its own"),
+    ],
+)
+def test_a_journal_without_steps_says_why_there_are_none(told: list[JournalRecord], why: str) -> None:
+    assert (timeline(told).untold or "").startswith(why)
+    assert timeline(DELEGATION).untold is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "why"),
+    [
+        ("dispatch", "succeeded", "there is no journal /state/r.jsonl"),
+        ("review", "interrupted", "there is no journal /state/r.jsonl"),
+        ("review", "queued", "it is queued and has written no journal so far"),
+        ("replay", "succeeded", "a replay keeps no journal"),
+    ],
+)
+def test_a_run_without_a_journal_says_why_and_what_to_do(kind: Any, status: Any, why: str) -> None:
+    run = Run(id="r", kind=kind, agent="a", title="t", status=status, workspace="/w", started_at="")
+    assert without_journal(run, Path("/state/r.jsonl")).startswith(why)
