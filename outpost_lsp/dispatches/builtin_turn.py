@@ -49,11 +49,18 @@ class BuiltInTurns:
         await breathe()
         store = store_of(self.agent, runtime)
         memory = await self._memory(store)
-        if memory.conversation is not None and store is not None:
-            progress.conversation = memory.conversation
-            progress.seen.append((store, memory.conversation))
-            observation.emit(ConversationEvent(id=memory.conversation))
-        observation.emit(PhaseEvent(name="running", agent=self._name))
+        try:
+            if memory.conversation is not None and store is not None:
+                progress.conversation = memory.conversation
+                progress.seen.append((store, memory.conversation))
+                await breathe()
+                observation.emit(ConversationEvent(id=memory.conversation))
+            await breathe()
+            observation.emit(PhaseEvent(name="running", agent=self._name))
+            await breathe()
+        except BaseException:
+            memory.close()
+            raise
         permissions = self.agent.harness.permissions
         loop = Loop(
             runtime,

@@ -29,6 +29,7 @@ from outpost_lsp.domain.usage import UsageLimits
 from outpost_lsp.domain.workflow_budget import WorkflowBudget
 from outpost_lsp.errors import configuration
 from outpost_lsp.harness.budget import Budget
+from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.harness.gate import Ask
 from outpost_lsp.harness.response import ResponseSpec
 from outpost_lsp.harness.runtime import Receipt
@@ -170,6 +171,7 @@ async def dispatch(
         dispatch_id=dispatch_id or uuid.uuid4().hex,
     )
     execution = Execution(options)
+    await breathe()
     if sandbox is not None:
         result = await execution.in_opened(sandbox)
     else:

@@ -27,7 +27,7 @@ from outpost_lsp.domain.event import FallbackEvent, PhaseEvent, PromptEvent, Ste
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.errors import OutpostError, configuration, record_recovery
 from outpost_lsp.harness.agent import DEFAULT, Agent
-from outpost_lsp.harness.cancellation import checkpoint
+from outpost_lsp.harness.cancellation import breathe, checkpoint
 from outpost_lsp.harness.response import ResponseError, repair_prompt, with_format
 
 _SAVING_S: Final = 10.0
@@ -96,6 +96,7 @@ class Execution:
             failure: BaseException | None = None
             completed = False
             try:
+                await breathe()
                 async with provider.open(self.options.repository, self._sandbox_id) as sandbox:
                     answer = await self._run(sandbox)
                 result = outcome(self.options, progress, observation, sandbox, answer, self._fallback)

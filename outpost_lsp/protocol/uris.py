@@ -7,7 +7,7 @@ what leaves is spelled as the client spelled it. Bytes that are not UTF-8 surviv
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 _SAFE = "/-._~!$&'()*+,;=:@"
@@ -60,14 +60,12 @@ class UriSpellings:
 
     def spell(self, path: Path) -> str:
         """The URI of a path as the client would write it."""
-        known = self._documents.get(path)
+        known = self._documents.get(path) or self._folders.get(path)
         if known is not None:
             return known
-        for parent in (path, *path.parents):
+        for parent in path.parents:
             folder = self._folders.get(parent)
             if folder is not None:
-                rest = PurePosixPath(path).relative_to(parent)
-                return (
-                    folder if rest == PurePosixPath() else f"{folder}/{quote_from_bytes(os.fsencode(rest), safe=_SAFE)}"
-                )
+                rest = os.fsencode(path)[len(os.fsencode(parent).rstrip(b"/")) + 1 :]
+                return f"{folder}/{quote_from_bytes(rest, safe=_SAFE)}"
         return uri_of(path)

@@ -28,6 +28,7 @@ from outpost_lsp.dispatches.sandboxing import Keep, OpenedSandbox, WorktreeSandb
 from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.errors import OutpostError, recovery_details
+from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
@@ -194,7 +195,9 @@ class _Watched:
                 known = self._workspace.runs.details(run_id)
                 opened = {"snapshot": sandbox.snapshot.commit, "worktree": str(sandbox.directory)}
                 self._workspace.runs.save_details(run_id, known | opened)
+                await breathe()
                 self._handle.update(base=sandbox.snapshot.head)
+                await breathe()
             try:
                 yield sandbox
             finally:

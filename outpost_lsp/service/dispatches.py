@@ -19,6 +19,7 @@ from outpost_lsp.domain.finding import Finding, Span
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import configuration
+from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
 from outpost_lsp.service.carrying import Assignment, carry, replayed
 from outpost_lsp.service.handle import RunHandle
@@ -55,6 +56,7 @@ class PlannedDispatch:
         if self.finding_id is not None:
             self.workspace.runs.save_details(handle.run.id, {"finding": self.finding_id})
         async with self.outpost.place(self.workspace, handle):
+            await breathe()
             scope = FindingScope(run_id=handle.run.id, agent=self.agent, dismissed=self.workspace.board.dismissal_of)
             assignment = Assignment(
                 agent=self.outpost.build(self.workspace, self.agent, finding_scope=scope, limits=self.limits),
@@ -63,7 +65,9 @@ class PlannedDispatch:
                 continuation=self.continuation,
                 limits=self.limits,
             )
+            await breathe()
             result = await carry(self.outpost, self.workspace, handle, assignment)
+            await breathe()
             if self.finding_id is not None:
                 await review_again(self.outpost, self.workspace, handle, self.finding_id)
             handle.finish("succeeded", text=result.text)
