@@ -15,6 +15,7 @@ from outpost_lsp.cli.session import followed, opened, read_brief, run_async
 from outpost_lsp.cli.status import DONE
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.wording import count_of
+from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.protocol.records import run_json
 from outpost_lsp.protocol.uris import uri_of
 from outpost_lsp.service.handle import RunHandle
@@ -39,7 +40,7 @@ def go_on(options: argparse.Namespace) -> int:
         lambda: _carried(
             options,
             lambda outpost, workspace: outpost.continue_conversation(
-                workspace, options.conversation, brief, agent=options.agent, fork=options.fork
+                workspace, _conversation(workspace, options.conversation), brief, agent=options.agent, fork=options.fork
             ),
         )
     )
@@ -52,6 +53,17 @@ def replay(options: argparse.Namespace) -> int:
         return outpost.replay(workspace, found_run(workspace, options.run).id)
 
     return run_async(lambda: _carried(options, start))
+
+
+def _conversation(workspace: Workspace, text: str) -> str:
+    """The conversation with this id, or the one that a run held."""
+    try:
+        run = found_run(workspace, text)
+    except OutpostError:
+        return text
+    if run.conversation is None:
+        raise configuration(f"conversation: the run {run.id} kept none")
+    return run.conversation
 
 
 async def _carried(options: argparse.Namespace, start: Start) -> int:

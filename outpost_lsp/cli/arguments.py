@@ -206,7 +206,7 @@ def _add_agent_commands(commands: Any) -> None:
     run.add_argument("--apply", action="store_true", help="apply the changes it made when it succeeded")
     run.add_argument("--json", action="store_true", help="print the run as JSON")
     go_on = _command(commands, "continue", "go on with a conversation", options=every)
-    go_on.add_argument("conversation", metavar="CONVERSATION", help="its id, as runs show it")
+    go_on.add_argument("conversation", metavar="CONVERSATION", help="its id, or the RUN that held it")
     go_on.add_argument("brief", metavar="BRIEF", help="what comes next; - reads it from standard input")
     go_on.add_argument("--fork", action="store_true", help="leave the conversation as it is and go on in a copy")
     go_on.add_argument("--agent", metavar="NAME", type=_given, help="default: the agent that held it")

@@ -113,7 +113,7 @@ def test_a_conversation_goes_on_with_its_agent_and_a_fork_leaves_it_as_it_is(
         program.use_model(server.base_url)
         first = program("run", "reviewer", "the first thing", "--json", cwd=project.path).json
         second = program("continue", first["conversation"], "go on", "--json", cwd=project.path).json
-        fork = program("continue", first["conversation"], "otherwise", "--fork", "--json", cwd=project.path).json
+        fork = program("continue", first["id"], "otherwise", "--fork", "--json", cwd=project.path).json
         assert "the first thing" in server.requests[1].body.decode()
         assert not server.problems
     assert (second["agent"], second["kind"], second["text"]) == ("reviewer", "continue", "Two.")
