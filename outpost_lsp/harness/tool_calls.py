@@ -267,6 +267,13 @@ class _Given:
         self._lease: BorrowedLease | None = None
 
     async def execute(self, tool: Tool) -> Any:
+        try:
+            return await self._execute(tool)
+        except SystemExit as error:
+            # Through a task it would end the program, and with it everything else that runs.
+            raise OutpostError("process", f"the tool {tool.name} called for the program's end") from error
+
+    async def _execute(self, tool: Tool) -> Any:
         if isinstance(tool, LoopTool):
             return await tool.run_in(self._call.value, self._call, self._loop)
         self._lease = BorrowedLease(self._loop.runtime.lease, on_output=self._output)

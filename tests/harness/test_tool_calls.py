@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -143,6 +144,20 @@ async def test_TEXEC_07_08_an_exception_is_an_error_result_without_traceback(sta
         raise ValueError("no luck")
 
     assert await results(stage, ("broken", {}), tools=[make("broken", broken)]) == [("no luck", True)]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_TEXEC_07_a_tool_that_exits_ends_its_call_and_not_the_program(stage: Stage, plain: bool) -> None:
+    def ending(_value: Any, _context: ToolContext) -> str:
+        sys.exit(3)
+
+    async def ending_later(_value: Any, _context: ToolContext) -> str:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    tools = [make("ending", ending if plain else ending_later), echo]
+    got = await results(stage, ("ending", {}), ("echo", {"text": "a"}), tools=tools)
+    assert got == [("the tool ending called for the program's end", True), ("echo: a", False)]
 
 
 async def test_TOOL_09_on_error_fail_raises_that_very_error(stage: Stage) -> None:
