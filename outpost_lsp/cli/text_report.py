@@ -124,7 +124,7 @@ def _facts(finding: Finding) -> str:
     if finding.in_diff is False:
         facts.append("outside the change")
     if finding.suggestion is not None:
-        facts.append(f"fix: {visible(finding.suggestion.title)}")
+        facts.append("has a suggested fix")
     return " · ".join(facts)
 
 

@@ -29,7 +29,7 @@ def finding_actions(
         suggestion = record["suggestion"]
         actions.append(
             {
-                "title": f"Apply: {one_line(suggestion['title'], 80)}",
+                "title": f"Apply the suggested fix: {one_line(suggestion['title'].removeprefix('Fix: '), 60)}",
                 "isPreferred": True,
                 "edit": workspace_edit(record["uri"], suggestion["edits"], version, client),
             }

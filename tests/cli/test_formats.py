@@ -7,7 +7,7 @@ import re
 from outpost_lsp.cli.github import github_lines
 from outpost_lsp.cli.terminal import Paint
 from outpost_lsp.cli.text_report import summary_line, text_report
-from outpost_lsp.domain.finding import Finding, Severity, Span
+from outpost_lsp.domain.finding import Finding, Severity, Span, Suggestion, TextReplacement
 from outpost_lsp.domain.markdown import safe_markdown
 from outpost_lsp.domain.run import Run
 from outpost_lsp.reviews.sarif import sarif_log
@@ -45,6 +45,12 @@ def test_a_finding_is_shown_with_its_place_its_source_and_a_mark_under_the_quote
         "    undefined-name · confidence 0.9",
         "",
     ]
+
+
+def test_that_a_fix_is_suggested_is_told_without_the_title_again() -> None:
+    edit = TextReplacement(span=finding().span, text="values")
+    shown = report(finding(suggestion=Suggestion(title="Fix: Name is not defined", edits=(edit,))), ["one"])
+    assert shown[-2] == "    undefined-name · confidence 0.9 · has a suggested fix"
 
 
 def test_the_mark_stands_under_wide_characters_and_tabs() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.protocol.names import ENCODINGS, Encoding
 from outpost_lsp.protocol.positions import encoded_units, split_lines, without_line_end
 from tests.lsp.conftest import reporting, settings_for
@@ -166,6 +167,7 @@ async def test_a_suggestion_is_applied_as_a_preferred_fix_of_this_version(
         actions = await server.request("textDocument/codeAction", asked)
         [apply] = [one for one in actions if one.get("isPreferred")]
         assert apply["kind"] == "quickfix"
+        assert apply["title"] == f"Apply the suggested fix: {one_line(finding['title'], 60)}"
         assert apply["diagnostics"][0]["data"]["findingId"] == finding["id"]
         [change] = apply["edit"]["documentChanges"]
         assert change["textDocument"] == {"uri": uri, "version": 2}
