@@ -126,7 +126,10 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
                 continuation=assignment.continuation,
                 watchdog=agent.watchdog,
                 prices=agent.prices,
-                budget=run_budget(
+                # What was recorded is not spent a second time, so that no ceiling speaks of it.
+                budget=None
+                if assignment.is_replay
+                else run_budget(
                     Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
                 ),
                 journal=not assignment.is_replay

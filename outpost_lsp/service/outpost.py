@@ -317,9 +317,12 @@ class Outpost:
         raise configuration(f"there is no run {run_id!r}", runId=run_id)
 
     def day_ceiling(self, workspace: Workspace, handle: RunHandle) -> DayCeiling | None:
-        """The ceiling of this workspace's day; reached, it ends every other live run of the workspace (BUD-05)."""
+        """The ceiling of this workspace's day; reached, it ends every other live run of the workspace (BUD-05).
+
+        A replay uses nothing, and has none.
+        """
         allowance = Allowance.of(workspace.settings.budget.per_day)
-        if not allowance:
+        if not allowance or handle.run.kind == "replay":
             return None
 
         def reached(fault: OutpostError) -> None:

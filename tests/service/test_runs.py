@@ -385,3 +385,26 @@ async def test_removing_a_workspace_cancels_its_runs_only(office: Office, projec
         assert office.outpost.workspaces == (theirs,)
         second.cancel()
         await second.wait()
+
+
+async def test_RPL_01_a_replay_spends_nothing_and_no_ceiling_keeps_it_from_going_on(
+    open_office: Open, project: RealRepository
+) -> None:
+    with ModelServer([Answer(text="Done.")]) as server:
+        async with open_office() as office:
+            workspace = await office.workspace(project, loopback(server.base_url))
+            recorded = await (await office.outpost.run_agent(workspace, "reviewer", "work")).wait()
+        prices = {
+            "main": {"provider": "loopback", "name": "small", "price": {"currency": "USD", "input": 1, "output": 1}}
+        }
+        budget = {"perRun": {"cost": 0.0, "output": 0}, "perDay": {"output": 1, "cost": 0.0}}
+        async with open_office() as office:
+            workspace = await office.workspace(
+                project, loopback(server.base_url) | {"models": prices, "budget": budget}
+            )
+            refused = await (await office.outpost.run_agent(workspace, "reviewer", "work")).wait()
+            replayed = await (await office.outpost.replay(workspace, recorded.id)).wait()
+        assert len(server.requests) == 1
+    assert refused.error is not None
+    assert refused.error.code == "limit"
+    assert (replayed.status, replayed.text, replayed.usage) == ("succeeded", "Done.", recorded.usage)
