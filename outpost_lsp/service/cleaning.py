@@ -7,7 +7,7 @@ dead process left in a worktree counts as changed when that cannot be told (REL-
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from anyio import to_thread
 
 from outpost_lsp.domain.run import Run
-from outpost_lsp.errors import OutpostError
-from outpost_lsp.storage.identifiers import now_text
+from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.storage.identifiers import made_at, now_text
 from outpost_lsp.storage.locks import LockFolder
 from outpost_lsp.worktrees.changes import change_set
 from outpost_lsp.worktrees.registration import owner_of, processes_in
@@ -110,6 +110,15 @@ def _old_runs(workspace: Workspace) -> Iterator[Leftover]:
         if _may_go(run, before):
             path = workspace.journal_path(run.id)
             yield Leftover("run", run.id, path, f"{run.status} more than {days} days ago")
+
+
+def unknown_run(run_id: str, workspaces: Iterable[Workspace]) -> OutpostError:
+    """The fault of a run that is not there; of one whose time is over it says so."""
+    days = max((workspace.settings.runs.retention_days for workspace in workspaces), default=0)
+    made = made_at(run_id)
+    is_over = made is not None and days > 0 and made < datetime.now(UTC) - timedelta(days=days)
+    gone = f" any more: what ended is kept for {days} days (runs.retention_days)" if is_over else ""
+    return configuration(f"there is no run {run_id!r}{gone}", runId=run_id)
 
 
 def _may_go(run: Run, before: str) -> bool:

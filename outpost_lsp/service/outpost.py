@@ -23,6 +23,7 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.steering import ANYONE, Delivery, Target
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.ceilings import Allowance, DayCeiling
+from outpost_lsp.service.cleaning import unknown_run
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.executors import FaceExecutor, LocalExecutor, RunExecutor
@@ -314,7 +315,7 @@ class Outpost:
             run = workspace.runs.load(run_id)
             if run is not None:
                 return workspace, run
-        raise configuration(f"there is no run {run_id!r}", runId=run_id)
+        raise unknown_run(run_id, self._ready())
 
     def day_ceiling(self, workspace: Workspace, handle: RunHandle) -> DayCeiling | None:
         """The ceiling of this workspace's day; reached, it ends every other live run of the workspace (BUD-05).

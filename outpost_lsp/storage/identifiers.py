@@ -27,6 +27,14 @@ def new_run_id() -> str:
     return f"{moment:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(3)}"
 
 
+def made_at(run_id: str) -> datetime | None:
+    """When a run's id was made; `None` when it is no id of ours."""
+    try:
+        return datetime.strptime(run_id[:22], "%Y%m%d-%H%M%S-%f").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
 def is_safe_id(text: object) -> bool:
     """Whether a file may be named by it: letters, digits, `_`, `-`, and dots that are not in front."""
     return isinstance(text, str) and _SAFE.fullmatch(text) is not None
