@@ -51,7 +51,8 @@ def _responses(count: int) -> list[bytes]:
     item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     response = {"id": "resp_1", "status": "completed", "model": "m", "output": [item]}
     deltas = [
-        event("response.output_text.delta", number, {**place, "delta": _WORD, "logprobs": []}) for number in range(count)
+        event("response.output_text.delta", number, {**place, "delta": _WORD, "logprobs": []})
+        for number in range(count)
     ]
     return [*deltas, event("response.completed", count, {"response": response})]
 
@@ -85,7 +86,9 @@ async def _serve(count: int, burst: int) -> None:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = next(line for line in head.lower().splitlines() if line.startswith("content-length"))
                 await reader.readexactly(int(length.partition(":")[2]))
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                )
                 events = answers[head.split()[1]]
                 for start in range(0, len(events), burst):
                     piece = b"".join(events[start : start + burst])
