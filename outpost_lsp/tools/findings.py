@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from outpost_lsp.domain.anchor import Anchor, AnchorFault, LineRange, find_quote, touches
 from outpost_lsp.domain.event import FindingEvent, WarningEvent
@@ -105,6 +106,8 @@ async def _report(
     severity, in_diff = _placed_in_scope(value, scope, path, text, anchor)
     if severity is None:
         return _withheld(scope, f"{path}:{anchor.span.start_line + 1} lies outside {_asked(scope)}")
+    # To find the place and to publish it are two pieces of work; an editor may have asked something meanwhile.
+    await checkpoint()
     return _admit(_finding(value, context, scope, path, text, anchor, severity, in_diff), value, context, scope)
 
 
