@@ -16,7 +16,7 @@ MESSAGE_TYPES: Final[dict[Level, int]] = {"error": 1, "warning": 2, "info": 3}
 
 def outcome(run: Run, severities: Iterable[Severity] = ()) -> tuple[Level, str]:
     """How bad it is and what to say. `severities` are those of the findings that the run published."""
-    title = one_line(run.title, 80)
+    title = one_line(run.title, 80).removesuffix(".")
     match run.status:
         case "failed":
             reason = one_line(run.error.message, 400) if run.error is not None else "no reason is known"

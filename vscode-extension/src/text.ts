@@ -13,6 +13,11 @@ export function tokens(usage: Pick<Usage, "input" | "output" | "complete">): str
   return `${usage.complete ? "" : "at least "}${shortNumber(total)} token${total === 1 ? "" : "s"}`;
 }
 
+/** Whether there is anything to tell of a usage: the built-in reviewer, made of rules, has used nothing. */
+export function isUsed({ input, output, complete }: Pick<Usage, "input" | "output" | "complete">): boolean {
+  return input + output > 0 || !complete;
+}
+
 export function tokensInFull(usage: Usage): string {
   const cached = usage.cached > 0 ? ` (${usage.cached.toLocaleString("en")} cached)` : "";
   const partial = usage.complete ? "" : ", and some requests did not say";

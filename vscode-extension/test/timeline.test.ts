@@ -126,6 +126,14 @@ test("the head says what came of the run, and offers what can be done with it", 
   assert.deepEqual(actionsOf({ ...ended, disposition: "applied" }), ["showChanges", "reopen", "continue"]);
 });
 
+test("agents that used nothing, as the built-in reviewers, have no row of tokens", () => {
+  const nothing = { input: 0, cached: 0, output: 0, complete: true };
+  const steps = new TimelineModel(show).all();
+  const using = (usage: typeof nothing): typeof steps => steps.map((one) => ({ ...one, step: { ...one.step, usage } }));
+  assert.deepEqual(usageByAgent(using(nothing)), []);
+  assert.equal(usageByAgent(using({ ...nothing, complete: false })).length, 2);
+});
+
 test("long texts are cut, and say so", () => {
   const [first] = new TimelineModel(show).all();
   assert.ok(first !== undefined);

@@ -21,6 +21,8 @@ const COORDINATOR = "You coordinate the shop.";
 const REVIEWER = "You review the shop.";
 const WRITER = "You write for the shop.";
 
+const HINT = "Think of rebates, too.";
+
 const FINDING = {
   path: "prices.py",
   quote: "return price - price * percent / 100",
@@ -54,6 +56,19 @@ const ANSWERS = [
     when: { contains: COORDINATOR, results: 1 },
     text: "The discount is not checked.",
     usage: { input: 1500, output: 60 },
+  },
+  // One agent is spoken to, not the run: the reviewer reads on until it has heard it, and says other words than it heard.
+  {
+    when: { contains: COORDINATOR, results: 0 },
+    calls: [{ name: "reviewer", input: { prompt: "Look again." } }],
+  },
+  { when: { contains: COORDINATOR, results: 1 }, text: "Looked at twice." },
+  { when: { contains: HINT }, text: "Both were thought of." },
+  {
+    when: { contains: REVIEWER },
+    calls: [{ name: "read_file", input: { path: "prices.py" } }],
+    delay_s: 1,
+    times: 0,
   },
   // Changes: after a question for permission.
   {
@@ -170,7 +185,7 @@ step("delegation is shown live, with the models that were chosen and why", async
   );
   await window.picture("delegation");
   await service.release("reviewer");
-  await window.notification("Have the shop reviewed.: 1 finding");
+  await window.notification("Have the shop reviewed: 1 finding");
   const ends = [/coordinator.*fast → small-1 · step 2/u, /reviewer.*fast → small-1 · step 2 · 5.3k tokens/u];
   await until("both agents are shown as they ended", async () => {
     const rows = (await window.rows("Runs")).map((row) => row.replace(/\s+/gu, " "));
@@ -201,6 +216,30 @@ step("the timeline tells steps, routes and tokens of each agent", async () => {
   });
   await window.picture("timeline-of-agents");
   await window.command("View: Close Editor");
+});
+
+step("one agent of a run is steered from its row, and hears it alone", async () => {
+  await window.clear();
+  await window.command("Outpost: Coordinate…");
+  await window.answer("Have it looked at again.");
+  await window.status("1 running");
+  await window.act("Runs", /reviewer\s*fast → small-1/u, "Steer…", "What should reviewer know or do?");
+  await window.answer(HINT);
+  await window.told("Outpost: told");
+  await window.notification("Have it looked at again: done");
+  await window.act("Runs", "Have it looked at again.", "Show Timeline");
+  const frame = window.timeline();
+  const heard = frame.locator("article.step", { hasText: `instruction injected: ${HINT}` });
+  await heard.first().waitFor({ state: "visible" });
+  assert.deepEqual(
+    (await heard.locator("h2").allInnerTexts()).map((title) => title.replace(/, step \d+.*/su, "")),
+    ["reviewer"],
+  );
+  await window.picture("steered-agent");
+  await window.command("View: Close Editor");
+  const bodies = (await service.requests()).map(({ json }) => JSON.stringify(json) ?? "");
+  const told = bodies.filter((body) => body.includes(HINT));
+  assert.ok(told.length > 0 && told.every((body) => body.includes(REVIEWER) && !body.includes(COORDINATOR)));
 });
 
 step("a question for permission waits in the status bar until it is answered", async () => {
@@ -255,7 +294,7 @@ step("a running agent is steered, and its timeline goes along", async () => {
   await window.told("Outpost: told");
   await timeline.locator("article.step", { hasText: "writer, step 2" }).first().waitFor({ state: "visible" });
   await timeline.locator("#answer", { hasText: "Done, as you wished." }).waitFor({ state: "visible" });
-  await window.notification("Please take your time.: done");
+  await window.notification("Please take your time: done");
   await timeline
     .locator("#steps", { hasText: "instruction injected: use the word done" })
     .waitFor({ state: "visible" });
@@ -267,7 +306,7 @@ step("a run is cancelled from its progress notification", async () => {
   await window.clear();
   await dispatch("writer", "Again, wait for me.");
   await window.press("Again, wait for me.", "Cancel");
-  await window.notification("Again, wait for me.: cancelled");
+  await window.notification("Again, wait for me: cancelled");
   await window.status("Outpost: idle");
   await until("the service was left", async () => (await service.state()).leftEarly > 0);
 });
@@ -287,7 +326,7 @@ step("a server that is killed comes back, and its run can be continued", async (
   await window.command("Outpost: Continue…");
   await window.pick("Once more, wait for me.");
   await window.answer("Go on, and use the word done.");
-  await window.notification("Go on, and use the word done.: done");
+  await window.notification("Go on, and use the word done: done");
 });
 
 step("the server and its runs go with the window, and no key was written anywhere", async () => {

@@ -302,7 +302,7 @@ function agentFacts({ route, model, step, activity, usage }: Agent, works: boole
     ...(route === undefined ? (model === undefined ? [] : [model]) : [`${route.choice} → ${route.model}`]),
     ...(step > 0 ? [`step ${String(step)}`] : []),
     ...(works && activity !== "" ? [activity] : []),
-    ...(usage === undefined ? [] : [text.tokens(usage)]),
+    ...(usage !== undefined && text.isUsed(usage) ? [text.tokens(usage)] : []),
   ];
 }
 

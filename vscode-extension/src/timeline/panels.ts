@@ -209,12 +209,14 @@ class Timeline {
   }
 }
 
-/** What each agent used by itself, its children not counted, in the order in which they began. */
+/** What each agent that used anything used by itself, its children not counted, in the order in which they began. */
 export function usageByAgent(steps: readonly ShownStep[]): [agent: string, tokens: string][] {
   const used = new Map<string, { who: string; usage: Usage }>();
   for (const { step, who } of steps) {
     const id = step.subagentId ?? "";
     used.set(id, { who, usage: added(used.get(id)?.usage, step.usage) });
   }
-  return [...used.values()].map(({ who, usage }) => [who, text.tokensInFull(usage)]);
+  return [...used.values()]
+    .filter(({ usage }) => text.isUsed(usage))
+    .map(({ who, usage }) => [who, text.tokensInFull(usage)]);
 }
