@@ -50,6 +50,7 @@ _HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/work
 _HALF_MADE_S = 5.0
 _NO_FOLDER = b"fatal: cannot change to"
 _NO_SPACE = "No space left on device"
+_NOT_WRITABLE = ("Read-only file system", "insufficient permission")
 _PAUSE_S = 0.02
 _CONFIGURATION = ("config", "--list", "-z", "--show-scope", "--show-origin")
 
@@ -175,11 +176,13 @@ async def resolve_commit(repository: Repository, revision: str) -> str:
 
 
 def failed(arguments: Sequence[str], result: GitResult, repository: Repository | None = None) -> OutpostError:
-    """The `workspace` fault of a git call that had to succeed; on a full disk it names the folders that it writes to."""
+    """The `workspace` fault of a git call that had to succeed; on a disk without room or right to write it names the folders."""
     words = next((line for line in result.stderr.splitlines() if line.startswith(("fatal:", "error:"))), "")
     words = words or result.stderr.strip().partition("\n")[0] or f"exit status {result.status}"
     if _NO_SPACE in result.stderr and repository is not None:
         words += f"; free some space for {repository.common_dir} and for {tempfile.gettempdir()}"
+    elif repository is not None and any(mark in result.stderr for mark in _NOT_WRITABLE):
+        words += f"; snapshots and worktrees are kept in {repository.common_dir}, which has to be writable"
     return OutpostError(
         "workspace", f"git {arguments[0]} failed: {words}", {"status": result.status, "stderr": result.stderr}
     )

@@ -183,4 +183,5 @@ async def test_a_read_only_repository_is_said_in_one_sentence(office: Office, re
     assert caught.value.code == "workspace"
     assert "\n" not in caught.value.message
     assert "Read-only" in caught.value.message or "insufficient permission" in caught.value.message
+    assert caught.value.message.endswith(f"are kept in {read_only.git_dir}, which has to be writable")
     assert workspace.runs.list() == []
