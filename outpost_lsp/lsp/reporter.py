@@ -152,7 +152,7 @@ class Reporter:
     def _title(self, run: Run) -> str:
         """The run in one line; with several folders open it says in which (U-29)."""
         folder = f" ({one_line(Path(run.workspace).name)})" if self._places.are_many else ""
-        return f"Outpost{folder}: {one_line(run.title, 80)}"
+        return f"Outpost{folder}: {one_line(run.title, 80).removesuffix('.')}"
 
     def _finish(self, run: Run, live: _Live) -> None:
         """Say everything that is left to be said, and last how it ended."""

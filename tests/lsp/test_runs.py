@@ -74,8 +74,10 @@ async def test_a_running_agent_is_steered_and_an_ended_one_is_not(
     service.add(after_the_word, "Done.")
     async with running_server() as server:
         await server.initialize(repository.path, options={"settings": settings_for(service)})
-        asked = server.begin_command("outpost.dispatch", {"agent": "fixer", "brief": "Begin.", "wait": True})
+        task = {"agent": "fixer", "brief": "Begin.", "wait": True}
+        asked = server.begin_command("outpost.dispatch", task, workDoneToken=7)
         assert await asyncio.to_thread(is_asked.wait, 60)
+        assert (await server.notification("$/progress"))["value"]["title"] == "Outpost: fixer: Begin"
         run_id = (await server.notification("$/outpost/run"))["run"]["id"]
         steering = server.begin_command("outpost.steer", {"runId": run_id, "text": "Mind the gap.", "subagent": None})
         await server.command("outpost.agents")

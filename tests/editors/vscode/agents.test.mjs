@@ -305,7 +305,7 @@ step("a running agent is steered, and its timeline goes along", async () => {
 step("a run is cancelled from its progress notification", async () => {
   await window.clear();
   await dispatch("writer", "Again, wait for me.");
-  await window.press("Again, wait for me.", "Cancel");
+  await window.press("Again, wait for me", "Cancel");
   await window.notification("Again, wait for me: cancelled");
   await window.status("Outpost: idle");
   await until("the service was left", async () => (await service.state()).leftEarly > 0);
