@@ -76,13 +76,18 @@ def truncate_tool_results(keep_recent: int = 4, max_characters: int = 2_000) -> 
     _positive("truncate_tool_results", keep_recent=keep_recent, max_characters=max_characters)
 
     def compact(given: CompactionInput) -> list[Message] | None:
-        with_results = _with_results(given.messages)
+        with_results = _places(given.messages, "with-results", _has_results)
         recent = 1 if given.forced else keep_recent
-        old = set(with_results[: max(0, len(with_results) - recent)])
+        if len(with_results) <= recent:
+            return None
+        first_kept = with_results[-recent]
+        too_long = _places(
+            given.messages,
+            f"results-over-{max_characters}",
+            lambda message: _shortened(message, max_characters) is not message,
+        )
         shortened = {
-            index: message
-            for index in old
-            if (message := _shortened(given.messages[index], max_characters)) is not given.messages[index]
+            index: _shortened(given.messages[index], max_characters) for index in too_long if index < first_kept
         }
         if not shortened:
             return None
@@ -145,10 +150,11 @@ def _size(messages: Sequence[Message]) -> int:
     return sum(_json_size(message) for message in messages)
 
 
-def _with_results(messages: Sequence[Message]) -> Sequence[int]:
+def _places(messages: Sequence[Message], name: str, test: Callable[[Message], bool]) -> Sequence[int]:
+    """Where messages stand that pass a test; of a history that grows each is tested once."""
     if isinstance(messages, Snapshot) and len(messages) == len(messages.history):
-        return messages.history.places("with-results", _has_results)
-    return [index for index, message in enumerate(messages) if _has_results(message)]
+        return messages.history.places(name, test)
+    return [index for index, message in enumerate(messages) if test(message)]
 
 
 def _json_size(message: Message) -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from outpost_lsp.domain.message import History, Message, TextBlock, user
+import pytest
+
+from outpost_lsp.domain.message import History, Message, TextBlock, ToolCallBlock, ToolResultBlock, user
 from outpost_lsp.domain.model import ModelRequest, ModelSpec
+from outpost_lsp.harness import context
 from outpost_lsp.harness.context import CompactionInput, compacted, summarize_history, truncate_tool_results
 from outpost_lsp.models.openai import OpenAIModelProvider
 from tests.support.model_server import ModelServer
@@ -38,6 +42,35 @@ def test_measures_and_places_are_taken_of_each_message_once_and_anew_after_a_rep
     history.replace([user("short")])
     assert history.total("size", measure) == 5
     assert list(history.places("even", is_even)) == [0]
+
+
+async def test_the_results_of_a_history_that_grows_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at, shortened = [], context._shortened
+    history, strategy = History([user("go")]), truncate_tool_results(keep_recent=1, max_characters=10)
+
+    def counted(message: Message, max_characters: int) -> Message:
+        looked_at.append(message)
+        return shortened(message, max_characters)
+
+    async def summary(_messages: object) -> str:
+        return "s"
+
+    async def after(id: str, content: str) -> Sequence[Message] | None:
+        history.append(Message(role="assistant", content=(ToolCallBlock(id=id, name="read", input={}),)))
+        history.append(Message(role="user", content=(ToolResultBlock(call_id=id, content=content),)))
+        given = CompactionInput(messages=history.snapshot(), step=1, model=ModelSpec("m"), summarize=summary)
+        return await compacted(strategy, given)
+
+    monkeypatch.setattr(context, "_shortened", counted)
+    for number in range(50):
+        assert await after(f"c{number}", "short") is None
+    assert len(looked_at) == len(history)
+    assert await after("long", "x" * 99) is None
+    made = await after("last", "x" * 99)
+    assert made is not None
+    assert made[-3].results[0].content == "x" * 10 + "\n[cut from 99 characters]"
+    assert made[-1] is history[-1]
+    assert list(made[:-3]) == list(history)[:-3]
 
 
 async def test_the_built_in_strategies_see_the_same_with_and_without_what_was_measured() -> None:

@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
@@ -45,6 +45,19 @@ def test_events_are_what_the_standard_says_for_every_line_end_and_every_cut(
 ) -> None:
     text = ("\ufeff" if mark else "") + "".join("".join(line + end for line in frame) + end for frame in frames)
     assert split(text.encode(), places) == [data.encode() for frame in frames if (data := wanted(frame))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(frames=frames, end=line_end)
+@example(frames=[["event: x", "data: a"], ["event:x", "data:"], ["event: x", "data: a", "data: b"]], end="\n")
+@example(frames=[["event: x"], ["data: a"], ["data: "], ["data: a", "event: x"], ["event", "data: a"]], end="\n")
+def test_events_that_come_one_by_one_are_the_same(frames: list[list[str]], end: str) -> None:
+    # Whole events in a piece of their own are split by a shorter way.
+    splitter = EventSplitter(MIB)
+    for frame in frames:
+        data = wanted(frame).encode()
+        piece = "".join(line + end for line in [*frame, ""])
+        assert splitter.feed(piece.encode()) == ([data] if data else [])
 
 
 @settings(max_examples=300, deadline=None)

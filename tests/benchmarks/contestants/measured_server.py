@@ -26,7 +26,7 @@ collections: list[int] = []
 slow: list[tuple[float, str]] = []
 
 
-def _label(handle: Any) -> str:
+def label_of(handle: Any) -> str:
     """Where the task of a callback waits now, innermost last: what it did before that is what took so long."""
     task = getattr(handle._callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
@@ -51,7 +51,7 @@ def _measure() -> None:
         slices.append(took)
         walls.append(time.perf_counter_ns() - wall)
         if took > _SLOW_NS:
-            slow.append((took / 1e6, _label(handle)))
+            slow.append((took / 1e6, label_of(handle)))
 
     asyncio.events.Handle._run = measured  # type: ignore[method-assign]
     began = [0]
