@@ -226,6 +226,7 @@ class Loop:
         kept = without_reasoning(messages)
         self.memory.compact(kept)
         self.emit(CompactionEvent(strategy=strategy.name, messages=len(kept)))
+        await breathe()
         return True
 
     async def _route(self) -> None:

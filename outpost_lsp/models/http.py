@@ -85,6 +85,8 @@ class HttpDoor:
         try:
             response = await client.send(request, stream=True)
             try:
+                # The head was one piece of work; what came with it is another.
+                await asyncio.sleep(0)
                 await self._receive(response, reader, wake)
             finally:
                 await response.aclose()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 from typing import Any, Final, Protocol
 
-from anyio import CancelScope
+from anyio import CancelScope, to_thread
 
-from outpost_lsp.domain.message import History
+from outpost_lsp.domain.message import History, Message
 from outpost_lsp.domain.model import Completed, ModelRequest, ModelSpec, Retry, StreamEvent
 from outpost_lsp.domain.usage import Usage
 from outpost_lsp.errors import OutpostError
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 _ENCODED_AT_ONCE: Final = 32
 """Messages between two pauses, so that a long conversation that goes on does not hold up others."""
+
+_LARGE: Final = 500_000
+"""Characters or bytes from which on they are encoded and put together beside the event loop."""
 
 _COMMON_HEADERS: Headers = (
     (b"Content-Type", b"application/json"),
@@ -101,11 +104,7 @@ class ServiceProvider:
 
         Whoever stops before the end closes the generator (`contextlib.aclosing`); a cancelled task does so by itself.
         """
-        if isinstance(request.messages, History):
-            form, encode = self._wire.encoder(request.model)
-            while request.messages.encode_some(form, encode, _ENCODED_AT_ONCE):  # noqa: ASYNC110 - it works meanwhile
-                await asyncio.sleep(0)
-        body = self._wire.body(request)
+        body = await self._body(request)
         silence_s = self._endpoint.silence_s(request.reasoning)
         for attempt in count(1):
             headers = (*_COMMON_HEADERS, *self._key_headers(await self._key()))
@@ -139,6 +138,24 @@ class ServiceProvider:
             logger.info("%s; trying again in %.1f s", fault.message, wait_s)
             yield Retry(attempt=attempt, message=fault.message, wait_s=wait_s, usage=receipt)
             await asyncio.sleep(wait_s)
+
+    async def _body(self, request: ModelRequest) -> bytes:
+        history = request.messages
+        if not isinstance(history, History):
+            return self._wire.body(request)
+        form, encode = self._wire.encoder(request.model)
+        # A cancelled caller waits for the threads, which keep what they encode with the history.
+        if _characters(history[-1:]) > _LARGE:
+            await to_thread.run_sync(history.encode_some, form, encode, len(history))
+        while history.encode_some(form, encode, _ENCODED_AT_ONCE):  # noqa: ASYNC110 - it works meanwhile
+            await asyncio.sleep(0)
+        if sum(map(len, history.encoded(form, encode))) > _LARGE:
+            return await to_thread.run_sync(self._wire.body, request)
+        return self._wire.body(request)
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(result.content) for message in messages for result in message.results)
 
 
 class _Bell:

@@ -43,7 +43,7 @@ from outpost_lsp import (
     truncate_tool_results,
 )
 from outpost_lsp.domain.model import ModelProvider
-from outpost_lsp.lsp.front import _calm_the_collector
+from outpost_lsp.lsp.front import calm_the_collector
 from outpost_lsp.storage.layout import Layout
 from tests.benchmarks.contestants.measured_server import label_of
 from tests.benchmarks.editor_client import percentile
@@ -75,7 +75,7 @@ class Slices:
 
     async def begin(self) -> None:
         gc.collect()
-        _calm_the_collector()  # As the server has it.
+        calm_the_collector()  # As the server has it.
         await asyncio.sleep(0)
         self.taken.clear()
 
