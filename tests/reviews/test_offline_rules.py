@@ -333,6 +333,15 @@ async def test_what_a_change_took_away_is_found_and_putting_it_back_is_not_news(
     assert await news(after + fillers, before + fillers) == []
 
 
+@pytest.mark.parametrize("outside", ["def half(x):\n    return x / 2\n", "from sums import half\n", "half = abs\n"])
+async def test_a_method_that_was_put_outside_of_its_class_has_lost_no_self(outside: str) -> None:
+    before = "class C:\n    def f(self, x):\n        return self.half(x)\n"
+    method = "\n    @staticmethod\n    def half(x):\n        return x / 2\n"
+    after = f"{outside}\n\nclass C:\n    def f(self, x):\n        return half(x)\n"
+    assert await news(before + method, after) == []
+    assert "lost-self" in await news(f"{outside}\n\n{before}{method}", after + method)
+
+
 async def test_a_function_made_synchronous_with_its_call_is_no_lost_await() -> None:
     before = "async def g():\n    return 1\n\n\nasync def f():\n    return await g()\n"
     after = "def g():\n    return 1\n\n\nasync def f():\n    return g()\n"

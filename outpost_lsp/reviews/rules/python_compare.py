@@ -66,7 +66,7 @@ def lost_by_change(before: SourceText, after: SourceText) -> list[RawFinding]:
         found.extend(_lost_call(new, pair.before, function))
         found.extend(misspelt_attributes(old, new, pair.before, function))
         found.extend(misspelt_names(old, new, pair.before, function))
-        found.extend(lost_self(new, pair.before, function))
+        found.extend(lost_self(old, new, pair.before, function))
     unsure = [item for item in found if item.finding.rule == "lost-await" and item.finding.severity == "warning"]
     if len(unsure) > 1:
         # Where several calls lose their `await` at once, the functions were changed on purpose.

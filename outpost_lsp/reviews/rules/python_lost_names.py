@@ -50,14 +50,15 @@ def _attributes(function: ast.AST) -> Counter[str]:
     )
 
 
-def lost_self(new: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
-    """Bare names that the old side wrote with `self.` in front."""
+def lost_self(old: PythonModule, new: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Placed]:
+    """Bare names that the old side wrote with `self.` in front, unless what they mean was put outside of the class."""
     attributes_before, attributes_after = _attributes(before), _attributes(after)
     names_before = {node.id for node in body_nodes(before) if isinstance(node, ast.Name)}
     names_before |= {node.arg for side in (before, after) for node in ast.walk(side) if isinstance(node, ast.arg)}
     stored_after = {
         node.id for node in body_nodes(after) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
+    moved_out = _outermost(new.tree) - _outermost(old.tree)
     said: set[str] = set()
     for node in body_nodes(after):
         if not isinstance(node, ast.Name) or node.id in said or isinstance(node.ctx, ast.Del):
@@ -68,7 +69,7 @@ def lost_self(new: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Pl
         stores = isinstance(node.ctx, ast.Store)
         if stores and not _stored_once_less(before, after, name):
             continue
-        if not stores and (name in names_before or name in stored_after):
+        if not stores and (name in names_before or name in stored_after or name in moved_out):
             continue
         said.add(name)
         words = "the object keeps its old value" if stores else f"another `{name}` is read"
@@ -80,6 +81,24 @@ def lost_self(new: PythonModule, before: ast.AST, after: ast.AST) -> Iterator[Pl
             "Before this change the attribute of the object stood here.",
             key=name,
         )
+
+
+def _outermost(tree: ast.Module) -> set[str]:
+    """The names that the statements of a file itself define, import or assign."""
+    found: set[str] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                found.update(alias.asname or alias.name for alias in aliases)
+            case ast.Assign(targets=targets):
+                found.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case _:
+                pass
+    return found
 
 
 def _stored_once_less(before: ast.AST, after: ast.AST, name: str) -> bool:
