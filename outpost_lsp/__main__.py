@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _CANCELLED = 130
+_LAST_CHANNEL = 2
 
 
 def main() -> int:
     """Run the program with the process's arguments; the result is its exit status."""
+    _make_up_for_what_the_parent_took()
     try:
         from outpost_lsp.cli.main import main as run_command_line
 
@@ -27,6 +29,27 @@ def main() -> int:
         return _CANCELLED
     finally:
         _end_without_words()
+
+
+def _make_up_for_what_the_parent_took() -> None:
+    """Give the process what every program here takes for granted, and so do git and all others that it starts.
+
+    Without a standard channel its number would go to the next file that is opened, and output to that file. Where the
+    parent ignores the ends of children, so does git, and takes what it asked its own helpers for as failed.
+    """
+    import signal
+
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        import os
+
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_CHANNEL:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
+        sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _end_without_words() -> None:

@@ -14,7 +14,11 @@ def workspace_folder(folder: Path) -> Path:
         what = "is not a folder" if folder.exists() else "does not exist"
         raise configuration(f"{folder} {what}; name an existing folder")
     try:
-        return discover(folder.absolute(), {}).top
+        absolute = folder.absolute()
+    except FileNotFoundError:
+        raise configuration("the current folder is gone; change into one that exists, or name one with -C") from None
+    try:
+        return discover(absolute, {}).top
     except OutpostError:
         # What is wrong is told by whatever needs the repository; settings and schemas do not.
-        return folder.absolute()
+        return absolute

@@ -8,6 +8,7 @@ leases and tools, which are handed it bound to their worktree.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import shutil
@@ -154,7 +155,10 @@ async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIte
     overrides = (*repository.overrides.values, *repository.settings)
     variables = hardening.variables(repository.environment, overrides)
     named = [*_place(repository), *hardening.guarded(arguments)]
-    process = await _start_to_talk(named, variables, repository.top)
+    try:
+        process = await _start_to_talk(named, variables, repository.top)
+    except OSError as error:
+        raise _not_started(error, repository.top) from error
     try:
         yield process
     finally:
@@ -222,10 +226,8 @@ async def _run(
 ) -> GitResult:
     try:
         process = _start(arguments, variables, has_input=stdin is not None)
-    except FileNotFoundError as error:
-        raise OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.") from error
     except OSError as error:
-        raise OutpostError("workspace", f"git could not be started: {error.strerror}.") from error
+        raise _not_started(error) from error
     try:
         ended = await see_through(process, stdin, max_output=max_output, deadline_s=deadline_s)
     except TimeoutError as error:
@@ -237,6 +239,15 @@ async def _run(
             raise OutpostError("workspace", f"The folder {directory} is gone.")
         raise OutpostError("workspace", f"The folder {directory} cannot be entered.")
     return GitResult(ended.status, ended.stdout, ended.stderr.decode("utf-8", "replace"), ended.truncated)
+
+
+def _not_started(error: OSError, directory: Path | None = None) -> OutpostError:
+    if isinstance(error, FileNotFoundError):
+        if directory is not None and error.filename == str(directory):
+            return OutpostError("workspace", f"The folder {directory} is gone.")
+        return OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.")
+    what_to_do = "; raise this process's limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
+    return OutpostError("workspace", f"git could not be started: {error.strerror}{what_to_do}.")
 
 
 def _start(arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
@@ -258,7 +269,10 @@ def _located(path: str) -> str:
 
 
 def spawn(program: str, arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
-    """Start a program in a session of its own, in this folder."""
+    """Start a program in a session of its own, in this folder.
+
+    Where this process ignores the ends of its children, git must not: it would take what its helpers do as failed.
+    """
     with Pipes(has_input=has_input) as pipes:
         pid = os.posix_spawn(
             program,
@@ -266,7 +280,7 @@ def spawn(program: str, arguments: Sequence[str], variables: Mapping[str, str], 
             variables,
             file_actions=pipes.actions,
             setsid=True,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
         )
         return pipes.of(pid)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +74,14 @@ def test_demo_shows_a_delegation_routes_and_findings_without_touching_the_users_
     assert "shop/reports.py:14:5: error" in ended.out
     assert not Path(program.environment["OUTPOST_STATE_DIR"]).exists()
     assert program("demo", "--fail-on", "never", "-q").err == ""
+
+
+def test_the_picture_in_the_readme_shows_what_the_demo_finds_today(program: Program) -> None:
+    drawn = (Path(__file__).parents[2] / "docs" / "demo.svg").read_text("utf-8")
+    shown = "".join(html.unescape(re.sub(r"<[^>]*>", "", drawn)).split())
+    headlines = [line for line in program("demo").out.splitlines() if re.match(r"\S+:\d+:\d+: ", line)]
+    assert len(headlines) == 7
+    assert [line for line in headlines if "".join(line.split()) not in shown] == [], "run docs/record_demo.py"
 
 
 def test_demo_ends_like_a_review_and_speaks_its_formats(program: Program) -> None:
@@ -389,3 +399,61 @@ def test_ctrl_c_while_the_program_starts_is_one_line_and_status_130(module: str,
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "outpost-lsp: cancelled\n")
+
+
+@pytest.mark.parametrize("arguments", [["review"], ["review", "--format", "json"]])
+def test_without_standard_channels_a_review_works_and_its_status_tells_what_was_found(
+    program: Program, project: RealRepository, arguments: list[str]
+) -> None:
+    def status(*more: str) -> int:
+        closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", "outpost_lsp", *arguments, *more]
+        return subprocess.run(
+            closed, cwd=project.path, env=program.environment, timeout=PATIENCE_S, check=False
+        ).returncode
+
+    before = project.state()
+    assert status() == 1
+    assert status("--fail-on", "never") == 0
+    assert status("--base", "nowhere") == 2
+    assert project.state() == before
+    assert [run["status"] for run in program("runs", "--json", cwd=project.path).json] == ["succeeded"] * 2
+
+
+def test_a_parent_that_ignores_the_ends_of_its_children_fails_no_review(
+    program: Program, project: RealRepository
+) -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'outpost_lsp', 'review'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring],
+        cwd=project.path,
+        env=program.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Review of the uncommitted changes: succeeded")
+
+
+@pytest.mark.parametrize("arguments", [["review"], ["runs"], ["config", "show"], ["trust"]])
+def test_in_a_folder_that_is_gone_a_command_says_so_and_ends_with_2(
+    program: Program, tmp_path: Path, arguments: list[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", sys.executable, "-P", "-m", "outpost_lsp", *arguments],
+        cwd=gone,
+        env=program.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "outpost-lsp: the current folder is gone; change into one that exists, or name one with -C"
+    ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -52,6 +53,16 @@ async def test_a_megabyte_goes_in_and_comes_back_beside_errors() -> None:
     assert ended.stdout == given
     assert ended.stderr == b"e" * 65_536
     assert (ended.status, ended.truncated) == (0, False)
+
+
+async def test_git_is_told_of_the_ends_of_its_helpers_where_the_application_is_not() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        process = started("import signal; print(signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL)")
+        ended = await see_through(process, None, max_output=100, deadline_s=60)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert ended.stdout == b"True\n"
 
 
 async def test_input_that_is_not_read_is_dropped() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import outpost_lsp
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
 from outpost_lsp.worktrees.changes import change_set, changed_files, patch
-from outpost_lsp.worktrees.git import find_repository, run_git
+from outpost_lsp.worktrees.git import find_repository, open_git, run_git
 from outpost_lsp.worktrees.hardening import disarmed, host_environment, parse_configuration, variables
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import open_worktree, reap
@@ -318,3 +320,30 @@ def _group_is_gone(group: int) -> bool:
         if int(fields[2]) == group and fields[0] != b"Z":
             return False
     return True
+
+
+async def test_a_git_to_talk_with_that_cannot_be_started_is_told_as_one_that_is_asked_once(
+    repository: RealRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await find_repository(repository.path)
+    missing = str(repository.path)
+
+    async def told_when(error: OSError) -> str:
+        async def refused(*_arguments: object, **_more: object) -> None:
+            raise error
+
+        monkeypatch.setattr(anyio, "open_process", refused)
+        with pytest.raises(OutpostError) as fault:
+            async with open_git(found, ["cat-file", "--batch"]):
+                pass
+        assert fault.value.code == "workspace"
+        return fault.value.message
+
+    assert await told_when(OSError(errno.EMFILE, os.strerror(errno.EMFILE))) == (
+        "git could not be started: Too many open files; raise this process's limit of open files (ulimit -n)."
+    )
+    assert await told_when(PermissionError(errno.EACCES, os.strerror(errno.EACCES))) == (
+        "git could not be started: Permission denied."
+    )
+    assert await told_when(FileNotFoundError(errno.ENOENT, "no such file", missing)) == f"The folder {missing} is gone."
+    assert "git was not found in PATH" in await told_when(FileNotFoundError(errno.ENOENT, "no such file", "git"))
