@@ -125,11 +125,19 @@ def redacted(value: Any, clean: Clean, field: str = "", *, keeps_message: bool =
 
 
 def redacted_run(run: Run, clean: Clean) -> Any:
-    """The record of a run; its error and its notes are sentences of the product's own."""
+    """The record of a run; its error and its notes are sentences of the product's own.
+
+    They may name the patch under review, which is a file of the person's and no file of the repository.
+    """
     shown = redacted(run.to_json(), clean)
+    patch = run.scope.patch if run.scope is not None else None
     if run.error is not None:
-        shown["error"]["message"] = clean(run.error.message)[:500]
-    return shown | {"notes": [clean(note) for note in run.notes]}
+        shown["error"]["message"] = clean(_without(patch, run.error.message))[:500]
+    return shown | {"notes": [clean(_without(patch, note)) for note in run.notes]}
+
+
+def _without(name: str | None, text: str) -> str:
+    return text.replace(name, f"[{len(name)} characters]") if name else text
 
 
 def redacted_settings(told: Mapping[str, Any], clean: Clean) -> Any:

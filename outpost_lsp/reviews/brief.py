@@ -164,6 +164,7 @@ def _assignment(brief: ReviewBrief) -> Assignment:
         files=tuple(brief.files[:LISTED_FILES]),
         span=brief.scope.span if brief.scope.scope == "selection" else None,
         omitted=max(0, len(brief.files) - LISTED_FILES),
+        is_patch=brief.scope.patch is not None,
     )
 
 

@@ -68,6 +68,22 @@ def test_a_bundle_holds_settings_record_journal_and_versions_and_no_key_home_or_
     assert "is there already" in again.err
 
 
+def test_a_bundle_does_not_tell_the_name_of_the_patch_that_was_reviewed(
+    program: Program, project: RealRepository, tmp_path: Path
+) -> None:
+    file = tmp_path / "for our customer.diff"
+    file.write_bytes(project.run("diff", "HEAD"))
+    project.git("checkout", "--", ".")
+    run = program("review", "--patch", str(file), "--format", "json", cwd=project.path).json["run"]
+    assert any(file.name in note for note in run["notes"])
+    bundle = tmp_path / "bundle.zip"
+    ended = program("report", run["id"], "--output", str(bundle), cwd=project.path)
+    assert ended.status == 0, ended.err
+    found = contents(bundle)
+    assert json.loads(found["run.json"])["notes"][0].startswith("The patch [21 characters] was applied to HEAD")
+    assert "customer" not in "".join(found.values())
+
+
 def test_a_text_in_a_field_that_nobody_knows_is_left_out_and_numbers_stay() -> None:
     event: dict[str, Any] = {
         "kind": "of-a-newer-version",

@@ -40,6 +40,7 @@ def test_a_patch_from_a_file_is_reviewed_and_nothing_of_the_users_is_touched(
     assert [(one["code"], one["inDiff"]) for one in ended.json["findings"]] == [("undefined-name", True)]
     assert ended.json["run"]["title"] == "Review of the patch change.diff"
     assert any("was applied to HEAD" in note for note in ended.json["run"]["notes"])
+    assert "Found in the patch: 1 error." in ended.json["run"]["text"]
     assert project.state() == before
 
 

@@ -39,7 +39,10 @@ class ScopeFile:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a review is to look at. `base` is empty where there is nothing to compare with."""
+    """What a review is to look at. `base` is empty where there is nothing to compare with.
+
+    `is_patch`: the commit was made of a patch that somebody gave, and is none of the repository's history.
+    """
 
     scope: str
     base: str = ""
@@ -48,6 +51,7 @@ class Assignment:
     files: tuple[ScopeFile, ...] = ()
     span: Span | None = None
     omitted: int = 0
+    is_patch: bool = False
 
     @property
     def is_change(self) -> bool:
@@ -79,6 +83,8 @@ def review_block(assignment: Assignment) -> str:
         value["span"] = assignment.span.to_json()
     if assignment.omitted:
         value["omitted"] = assignment.omitted
+    if assignment.is_patch:
+        value["patch"] = True
     return f"```{REVIEW_FENCE}\n{json.dumps(value, ensure_ascii=False)}\n```"
 
 
@@ -140,6 +146,7 @@ def _assignment(value: Mapping[str, Any]) -> Assignment | None:
         files=tuple(file for item in _list(value.get("files")) if (file := _file(item)) is not None),
         span=_span(value.get("span")),
         omitted=omitted if isinstance(omitted, int) and omitted > 0 else 0,
+        is_patch=value.get("patch") is True,
     )
 
 

@@ -25,8 +25,11 @@ from outpost_lsp.models.rule_based.tool_text import (
 
 LAST_CHANGE: Final = Assignment(scope="uncommitted", base="HEAD^", snapshot="HEAD")
 """What is reviewed when the brief does not say: in a snapshot's worktree, what it holds beyond its parent."""
-CHECKED_LINE: Final = re.compile(r"\bChecked( at [0-9a-f]{12})?: (\[.*\])$", re.MULTILINE)
-"""What the reviewer says of the files it is done with. It outlives answers that are cut from a history."""
+CHECKED_LINE: Final = re.compile(r"\bChecked( at [0-9a-f]{12})?: (\".*\")$", re.MULTILINE)
+"""What the reviewer says of the files it is done with. It outlives answers that are cut from a history.
+
+People read it in the timeline, too: names as JSON writes them, since they may hold anything, and no more marks than those.
+"""
 _PLACE: Final = re.compile(r"\b[Pp]laced at .*?:(\d+)")
 _KNOWN: Final = re.compile(r"^Reported already in this run, at .*?:(\d+): (.*)\. Nothing was added\.$", re.DOTALL)
 _SEVERITY: Final = re.compile(r"\bseverity (error|warning|information|hint)\b")
@@ -138,7 +141,8 @@ class ReviewState:
 
     def checked_line(self, paths: Sequence[str]) -> str:
         """The line that says which files are done."""
-        return f"Checked{self.mark}: {json.dumps(paths, ensure_ascii=False)}"
+        names = ", ".join(json.dumps(path, ensure_ascii=False) for path in paths)
+        return f"Checked{self.mark}: {names}"
 
     def listing_calls(self) -> list[Call]:
         """What to ask to learn which files there are."""
@@ -179,7 +183,7 @@ class ReviewState:
 
     def _checked(self, names: str) -> None:
         try:
-            found = json.loads(names)
+            found = json.loads(f"[{names}]")
         except ValueError:
             return
         self.checked_before.update(name for name in found if isinstance(name, str))

@@ -163,7 +163,7 @@ def _unheard(state: ReviewState) -> str:
 
 
 def _subject(assignment: Assignment) -> str:
-    return _SCOPES.get(assignment.scope, "what was asked for")
+    return "the patch" if assignment.is_patch else _SCOPES.get(assignment.scope, "what was asked for")
 
 
 def _files(count: int) -> str:
