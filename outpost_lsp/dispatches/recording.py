@@ -43,6 +43,8 @@ class ReplayAgent:
     def __init__(self, journal: str | Path | Iterable[JournalRecord], divergence: Divergence = "fail") -> None:
         if divergence not in ("fail", "warn"):
             raise configuration("ReplayAgent: divergence: fail or warn is expected")
+        if not isinstance(journal, str | Path | Iterable):
+            raise configuration("ReplayAgent: journal: a path or the records of a journal are expected")
         records = read_journal(journal) if isinstance(journal, str | Path) else journal
         recording = _recorded(records)
         if not recording.turns:

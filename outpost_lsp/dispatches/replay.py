@@ -28,6 +28,10 @@ from outpost_lsp.storage.journal import JournalRecord
 from outpost_lsp.worktrees.git import run_git
 
 _YIELD_EVERY: Final = 50
+_NO_CHANGES_RECORDED: Final = (
+    "the recording does not hold what the run changed, so the replay changes nothing: it was made without `replayable`, "
+    "or its end is missing"
+)
 
 
 class ReplayedTurns:
@@ -108,6 +112,9 @@ class ReplayedTurns:
         """Make the recorded changes again in the worktree and compare the tree (RPL-05)."""
         recorded = self._agent.commits
         if recorded is None:
+            # Whether the run changed anything is not known either, so it is no divergence.
+            if self._agent.error is None and sandbox.worktree is not None:
+                self._observation.emit(WarningEvent(message=_NO_CHANGES_RECORDED))
             return
         if recorded.get("unavailable") is not None:
             self._diverged("unrecorded", None, recorded["unavailable"])

@@ -105,6 +105,15 @@ def usage_cost(usage: Usage, prices: ModelPriceTable) -> UsageCost:
     return UsageCost(currency=prices.currency, amount=math.fsum(millionths) / _MILLION, complete=complete)
 
 
+def unpriced(usage: Usage, prices: ModelPriceTable) -> str:
+    """The end of a sentence that names the models whose tokens have no price; empty when all have one.
+
+    The model of a decision service is among them, which nobody thinks of who gave prices to models that talk.
+    """
+    names = sorted(name for name, part in (usage.models or {}).items() if name not in prices.models and _tokens(part))
+    return f"; there is no price for {', '.join(names)}" if names else ""
+
+
 def _amounts(name: str, part: ModelUsage, price: ModelPrice) -> tuple[float, float, float, float]:
     created = part.cache_created or 0
     fresh = part.input

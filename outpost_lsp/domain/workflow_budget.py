@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError, model_validator
 
-from outpost_lsp.domain.price import Currency, ModelPriceTable, Rate, UsageCost, usage_cost
+from outpost_lsp.domain.price import Currency, ModelPriceTable, Rate, UsageCost, unpriced, usage_cost
 from outpost_lsp.domain.record import Declaration, Record, SafeInt, describe
 from outpost_lsp.domain.usage import ZERO, Usage, UsageLimits
 from outpost_lsp.errors import OutpostError
@@ -153,10 +153,10 @@ class WorkflowBudget:
         return None if self._limits.prices is None else usage_cost(self._tokens, self._limits.prices)
 
     def _cost_fault(self) -> OutpostError | None:
-        limit = self._limits.cost
-        cost = None if limit is None else self._cost()
-        if cost is None or limit is None:
+        limit, prices = self._limits.cost, self._limits.prices
+        if limit is None or prices is None:
             return None
+        cost = usage_cost(self._tokens, prices)
         if cost.amount >= limit.limit:
             return _reached("cost", limit.limit, cost.amount, limit.currency)
         if cost.complete:
@@ -164,7 +164,7 @@ class WorkflowBudget:
         return OutpostError(
             "configuration",
             "the budget has a limit in money, and the cost so far is unknown: give a price for every model and use "
-            "services that report usage",
+            f"services that report usage{unpriced(self._tokens, prices)}",
             {"dimension": "cost"},
         )
 

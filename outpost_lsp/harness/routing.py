@@ -52,7 +52,7 @@ class ModelRouting(Declaration):
     question: NonBlank
     models: Mapping[str, ModelSpec]
     fallback: NonBlank
-    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.85
+    min_confidence: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 0.85
     on_error: Literal["fallback", "fail"] = "fallback"
     state: StateFunction | None = None
     confidence_source: Literal["reported", "probabilities"] = "reported"

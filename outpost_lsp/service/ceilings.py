@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from outpost_lsp.config.schema import CeilingSettings
-from outpost_lsp.domain.price import ModelPriceTable, usage_cost
+from outpost_lsp.domain.price import ModelPriceTable, unpriced, usage_cost
 from outpost_lsp.domain.usage import COUNTERS, ZERO, Usage, UsageLimits
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.budget import Budget, Ceiling
@@ -58,7 +58,7 @@ class RunCostCeiling:
         self._used = self._used + usage
         cost = usage_cost(self._used, self._prices)
         if not cost.complete:
-            return _unknown_cost("per_run")
+            return _unknown_cost("per_run", unpriced(self._used, self._prices))
         if cost.amount <= self._limit:
             return None
         return _spent("this run", "per_run", "cost", self._limit, cost.amount, self._prices.currency)
@@ -111,7 +111,7 @@ class DayCeiling:
             return None
         latest_cost = usage_cost(latest, self._prices)
         if not latest_cost.complete:
-            return _unknown_cost("per_day")
+            return _unknown_cost("per_day", unpriced(latest, self._prices))
         amount = spent.amounts.get(self._prices.currency, 0.0) + latest_cost.amount
         if amount >= self._allowance.cost:
             return _spent("today's runs", "per_day", "cost", self._allowance.cost, amount, self._prices.currency)
@@ -146,8 +146,8 @@ def _spent(whose: str, key: str, counter: str, limit: float, used: float, unit: 
     )
 
 
-def _unknown_cost(key: str) -> OutpostError:
+def _unknown_cost(key: str, named: str = "") -> OutpostError:
     return configuration(
         f"[budget] {key} is set in money, and what a request cost cannot be told: give every model a price and use "
-        "services that report usage, or set the ceiling in tokens"
+        f"services that report usage, or set the ceiling in tokens{named}"
     )

@@ -173,6 +173,8 @@ async def plan_replay(outpost: Outpost, workspace: Workspace, run_id: str) -> Pl
     run = workspace.runs.load(run_id)
     if run is None:
         raise configuration(f"runId: there is no run {run_id!r}", field="runId")
+    if run.kind == "replay":
+        raise configuration(f"runId: run {run_id} is itself a replay; name the run that it went through", field="runId")
     path = workspace.journal_path(run_id)
     if not await to_thread.run_sync(path.exists):
         raise configuration(f"runId: run {run_id} has no journal any more", field="runId")

@@ -118,6 +118,19 @@ async def test_RPL_05_a_difference_is_a_replay_fault_or_a_warning(stage: Stage, 
     assert caught.value.details["kind"] == "baseline"
 
 
+async def test_RPL_05_a_recording_without_the_changes_says_so(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    model = provider(calls(("write", {"path": "new.txt", "text": "agent\n"})), says("done"))
+    subject = Agent("m", Harness(model, tools=[write_tool()]))
+    first = await stage.run(subject, journal=Journal(path=path, replayable=False))
+    assert first.changes.files
+    stage.events.clear()
+    again = await stage.run(ReplayAgent(path))
+    assert not again.changes.files
+    [told] = stage.of("warning")
+    assert "does not hold what the run changed" in told.message
+
+
 async def test_RPL_06_a_recorded_failure_is_raised_again_after_its_events(stage: Stage, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     model = provider(calls(("echo", {"text": "x"})), OutpostError("quota", "HTTP 429"))
@@ -205,6 +218,12 @@ async def test_RPL_09_a_recording_is_replayed_once_and_can_do_nothing_else(stage
     assert caught.value.code == "configuration"
     with pytest.raises(OutpostError):
         Subagent("replay", "R.", replay)  # type: ignore[arg-type]
+
+
+def test_RPL_04_what_is_no_journal_at_all_is_refused() -> None:
+    with pytest.raises(OutpostError) as caught:
+        ReplayAgent(3)  # type: ignore[arg-type]
+    assert caught.value.code == "configuration"
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,9 @@ def test_BUD_06_an_incomplete_cost_under_a_cost_limit_is_a_fault_even_with_attem
     error = fault(lambda: attempt.report_usage(spent(1, complete=False)))
     assert error.code == "configuration"
     assert error.details["dimension"] == "cost"
+    unpriced = Usage(input=1, output=1).attributed("auto")
+    error = fault(lambda: WorkflowBudget(limits).begin_attempt().report_usage(unpriced))
+    assert error.message.endswith("; there is no price for auto")
 
 
 def test_BUD_06_a_lower_bound_that_reaches_the_cost_limit_is_exceeded_rather_than_unknown() -> None:

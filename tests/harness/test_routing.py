@@ -329,6 +329,8 @@ async def test_ROUTE_23_25_a_callback_that_is_cancelled_ends_the_run_without_ask
         {"fallback": "none"},
         {"min_confidence": float("nan")},
         {"min_confidence": 1.1},
+        {"min_confidence": True},
+        {"min_confidence": "0.5"},
         {"on_error": "retry"},
         {"state": 7},
         {"model": " "},

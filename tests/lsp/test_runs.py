@@ -100,6 +100,8 @@ async def test_a_replay_asks_no_service(changed: RealRepository, service: ModelS
         asked = len(service.requests)
         replayed = (await server.command("outpost.replay", {"runId": run["id"], "wait": True}))["run"]
         assert (replayed["kind"], replayed["status"]) == ("replay", "succeeded")
+        fault = await server.command_fault("outpost.replay", {"runId": replayed["id"], "wait": True})
+        assert "is itself a replay" in fault["message"]
         assert len(service.requests) == asked
 
 

@@ -55,6 +55,17 @@ def test_BUD_06_a_cost_that_cannot_be_told_under_a_ceiling_is_a_configuration_fa
     fault = RunCostCeiling(1.0, PRICES).charge(used(10, model="unpriced"))
     assert fault is not None
     assert fault.code == "configuration"
+    assert fault.message.endswith("; there is no price for unpriced"), "a decider's model is seldom thought of"
+
+
+def test_BUD_06_what_has_no_price_is_named_under_a_days_ceiling_and_only_that(tmp_path: Path) -> None:
+    ceiling = day(RunStore(tmp_path / "runs"), Allowance({}, 1.0))
+    fault = ceiling.charge(used(10) + used(10, model="auto"))
+    assert fault is not None
+    assert fault.message.endswith("; there is no price for auto")
+    unknown = RunCostCeiling(1.0, PRICES).charge(Usage(input=0, output=0, complete=False).attributed("small"))
+    assert unknown is not None
+    assert "no price for" not in unknown.message
 
 
 def test_BUD_03_a_days_ceiling_is_reached_at_equality(tmp_path: Path) -> None:
