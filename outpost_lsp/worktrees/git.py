@@ -255,8 +255,8 @@ def _start(arguments: Sequence[str], variables: Mapping[str, str], *, has_input:
     path = variables.get("PATH", os.defpath)
     try:
         return spawn(_programs.get(path) or _located(path), arguments, variables, has_input=has_input)
-    except FileNotFoundError:
-        # It was there, and has been put elsewhere since.
+    except (FileNotFoundError, PermissionError):
+        # It was there, and has been put elsewhere since, or is no program any more.
         return spawn(_located(path), arguments, variables, has_input=has_input)
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -152,3 +154,20 @@ def in_session(leader: int) -> list[str]:
         if int(fields[3]) == leader and fields[0] not in "ZX":
             found.append(status.parent.name)
     return found
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda program: program.chmod(0o644)], ids=["gone", "no program"])
+async def test_where_the_git_in_use_is_gone_the_next_one_in_path_is_taken(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    first = tmp_path / "bin" / "git"
+    first.parent.mkdir()
+    first.write_text(f'#!/bin/sh\necho first >> {tmp_path / "asked"}\nexec {shutil.which("git")} "$@"\n', "utf-8")
+    first.chmod(0o755)
+    path = f"{first.parent}{os.pathsep}{os.environ['PATH']}"
+    repository = make_repository(tmp_path / "repo", {"a.txt": "a\n"})
+    found = await find_repository(repository.path, {"PATH": path, "HOME": str(tmp_path)})
+    asked = (tmp_path / "asked").read_bytes()
+    spoil(first)
+    assert (await run_git(found, ["rev-parse", "HEAD"])).stdout.decode().strip() == repository.head
+    assert (tmp_path / "asked").read_bytes() == asked
