@@ -35,6 +35,10 @@ class TrackedFinding:
     left: float = 1.0
     twins: int = 1
     """The fewest equal texts that the file held while the quote was whole."""
+    rank: tuple[int, int] = (0, 1)
+    """Which of the equal texts it was, and of how many, when its place was last looked up."""
+    swept: int = 0
+    """How far behind `start` the quote stood before an edit swept over it: where an undo puts it back."""
     is_settled: bool = False
     """Whether the suggestion's text stands where the quote stood."""
 
@@ -163,7 +167,8 @@ def _paired(wanted: Sequence[int], there: Sequence[int]) -> list[tuple[int, int]
 
 def _placed_at(finding: Finding, source: SourceText, anchor: Anchor | None) -> TrackedFinding:
     if anchor is not None:
-        return TrackedFinding(finding, anchor.start, anchor.end, twins=anchor.count)
+        rank = (anchor.ordinal, anchor.count)
+        return TrackedFinding(finding, anchor.start, anchor.end, twins=anchor.count, rank=rank)
     start = min(_offset(source, finding.span.start_line, finding.span.start_character), len(source.text))
     end = min(max(_offset(source, finding.span.end_line, finding.span.end_character), start), len(source.text))
     tracked = TrackedFinding(finding, start, end, min(share_left(finding.quote, source.text[start:end]), 0.999))
@@ -258,14 +263,16 @@ def share_left(quote: str, text: str) -> float:
 def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText, taken: Collection[int]) -> None:
     start = _moved(one.start, edit, to_end=False)
     end = max(_moved(one.end, edit, to_end=True), start)
-    anchor = _nearest(new, one.finding.quote, start, taken)
+    swept = one.swept + (one.start - start if edit.start < one.start < edit.end else 0)
+    anchor = _own(one, edit, new, start + swept, taken)
     if anchor is not None and (anchor.count >= one.twins or _is_near(anchor, start, end, new)):
         # No equal text was lost, so this one is the finding's own, even when it was moved far away.
         # Never more twins than before: copies that come and go must not cost the finding its return.
         one.start, one.end, one.left, one.twins = anchor.start, anchor.end, 1.0, min(one.twins, anchor.count)
+        one.rank, one.swept = (anchor.ordinal, anchor.count), 0
         one.is_settled = False
         return
-    one.start, one.end = start, end
+    one.start, one.end, one.swept = start, end, swept
     one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)
     replacement = _replacement(one.finding)
     one.is_settled = replacement is not None and replacement.split() == new.text[start:end].split()
@@ -297,14 +304,30 @@ def _within(quote: SourceText, span: Span, line: int, character: int) -> int | N
     return offset if quote.line_starts[line] <= offset <= len(quote.text) else None
 
 
+def _own(one: TrackedFinding, edit: Edit, new: SourceText, offset: int, taken: Collection[int]) -> Anchor | None:
+    """Which of the equal texts is the quote of a finding that an edit touched, or that was not there before it.
+
+    A text that the edit left alone was there before and was not the finding's, so those that it made come first. Of
+    several it is the one in the same place of the row; when the row is another one, the one nearest to `offset`.
+    """
+    places = _free_places(new, one.finding.quote, taken)
+    made = [anchor for anchor in places if anchor.start <= edit.new_end and anchor.end >= edit.start]
+    if len(made) > 1 and (same := [anchor for anchor in made if (anchor.ordinal, anchor.count) == one.rank]):
+        return same[0]
+    return min(made or places, key=lambda anchor: abs(anchor.start - offset), default=None)
+
+
 def _nearest(source: SourceText, quote: str, offset: int, taken: Collection[int]) -> Anchor | None:
     """The place of the quote that is nearest to an offset, of those that are not taken."""
+    return min(_free_places(source, quote, taken), key=lambda anchor: abs(anchor.start - offset), default=None)
+
+
+def _free_places(source: SourceText, quote: str, taken: Collection[int]) -> list[Anchor]:
     first_line = quote.strip().split("\n", 1)[0].strip()
     if first_line not in source.text:
         # Looking at once spares most texts the work of being cut into lines.
-        return None
-    places = [anchor for anchor in quote_places(source, quote) if anchor.start not in taken]
-    return min(places, key=lambda anchor: abs(anchor.start - offset), default=None)
+        return []
+    return [anchor for anchor in quote_places(source, quote) if anchor.start not in taken]
 
 
 def _is_near(anchor: Anchor, start: int, end: int, source: SourceText) -> bool:
