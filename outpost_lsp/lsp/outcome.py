@@ -38,6 +38,9 @@ def _success(run: Run, severities: Iterable[Severity]) -> str:
     if run.changes is not None and run.disposition == "pending":
         files, added, removed = run.changes.files, run.changes.insertions, run.changes.deletions
         parts.append(f"{count(files, 'file')} changed (+{added} -{removed}), waiting to be applied")
+    elif run.kind == "fix" and run.disposition == "none":
+        # What was asked for is a change: without one, nobody may take the finding for settled.
+        parts.append("nothing was changed")
     return ", ".join(parts) or "done"
 
 

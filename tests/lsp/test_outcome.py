@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outpost_lsp.domain.run import Run, RunStatus
+from outpost_lsp.domain.run import Disposition, Run, RunStatus
 from outpost_lsp.lsp.outcome import outcome
 
 
@@ -22,4 +22,21 @@ def test_U_15_an_end_is_told_in_one_sentence_also_of_a_task_that_was_one(
 ) -> None:
     at = "2026-01-01T00:00:00Z"
     run = Run(id="r", kind="dispatch", agent="writer", title=title, status=status, workspace="/w", started_at=at)
+    assert outcome(run)[1] == said
+
+
+@pytest.mark.parametrize(
+    ("disposition", "said"), [("none", "Fix it: nothing was changed"), ("applied", "Fix it: done")]
+)
+def test_a_fix_that_changed_nothing_is_not_told_as_done(disposition: Disposition, said: str) -> None:
+    run = Run(
+        id="r",
+        kind="fix",
+        agent="fixer",
+        title="Fix it",
+        status="succeeded",
+        workspace="/w",
+        started_at="2026-01-01T00:00:00Z",
+        disposition=disposition,
+    )
     assert outcome(run)[1] == said

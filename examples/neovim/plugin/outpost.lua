@@ -7,7 +7,7 @@ vim.g.loaded_outpost = true
 vim.api.nvim_create_user_command("Outpost", function(context)
   require("outpost.commands").run(context)
 end, {
-  nargs = "+",
+  nargs = "*",
   range = true,
   desc = "Review, coordinate, steer and apply with Outpost",
   complete = function(lead, line)

@@ -129,6 +129,7 @@ end)
 vim.cmd("tabclose")
 vim.cmd("Outpost apply-and-save")
 wait("what it changed is applied", function() return state.newest().disposition == "applied" end)
+wait("which is told with its number", function() return vim.tbl_contains(messages, "outpost: applied to 1 file") end)
 wait("and saved", function() return vim.uv.fs_stat(repository .. "/new.txt") ~= nil end)
 
 -- Dropped: a later run that changed nothing does not stand in the way, and a name that is wrong means no other run.
@@ -155,9 +156,11 @@ wait("which is told, too", function() return (messages[#messages] or ""):find("w
 -- What is no command, or has too many words or the wrong ones, is told in one plain line, and nothing is done.
 local told_by_tests, newest = vim.notify, state.newest().id
 vim.notify = plainly
+local actions = "one of apply, apply-and-save, cancel, clear, coordinate, diff, discard, dismiss, findings, fix, "
+  .. "reopen, restore, review, runs, steer"
 for typed, expected in pairs({
-  ["nonsense"] = "one of apply, apply-and-save, cancel, clear, coordinate, diff, discard, dismiss, findings, fix, "
-    .. "reopen, restore, review, runs, steer",
+  [""] = actions,
+  ["nonsense"] = actions,
   ["review nonsense"] = "one of uncommitted, staged, unstaged, branch, commit, file, selection, workspace",
   ["review file x"] = ":Outpost review file",
   ["review commit x y"] = ":Outpost review [SCOPE], review branch [BASE] or review commit [REVISION]",
@@ -193,7 +196,7 @@ wait("the slow one runs", function()
   return run ~= nil and run.agent == "slow" and run.status == "running"
 end)
 check("the statusline tells of it", state.statusline():find("1 running", 1, true) ~= nil)
-check("a task is asked for", not pcall(vim.cmd, "Outpost") and vim.cmd("Outpost steer") == "")
+check("an instruction is asked for", vim.cmd("Outpost steer") == "" and messages[#messages] == "outpost: an instruction is expected")
 vim.cmd("Outpost steer look at the tests too")
 wait("the instruction reached it", function() return vim.tbl_contains(messages, "outpost: injected") end)
 vim.cmd("Outpost cancel")

@@ -78,7 +78,7 @@ local function apply(words, done)
         vim.notify("outpost: left for you to name: " .. table.concat(result.needsOwnAccept, ", "))
       end
       if result.applied then
-        vim.notify("outpost: applied to " .. #result.files .. " files")
+        vim.notify("outpost: applied to " .. #result.files .. (#result.files == 1 and " file" or " files"))
         if done then
           done(result)
         end
