@@ -216,6 +216,9 @@ class DispatchObservation:
         error: Mapping[str, Any] | None = None
         if failure is not None:
             first = leading_failure(failure)
+            if isinstance(first, asyncio.CancelledError):
+                # Its own text names scopes and tasks of this process; a replay raises what stands here.
+                first = OutpostError("aborted", "the dispatch was cancelled")
             code = first.code if isinstance(first, OutpostError) else None
             error = {"message": str(first) or type(first).__name__} | ({"code": code} if code else {})
         sandbox = self._sandbox

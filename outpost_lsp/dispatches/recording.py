@@ -48,7 +48,10 @@ class ReplayAgent:
         records = read_journal(journal) if isinstance(journal, str | Path) else journal
         recording = _recorded(records)
         if not recording.turns:
-            raise configuration("ReplayAgent: journal: it holds no recorded turn")
+            raise configuration(
+                "ReplayAgent: journal: it holds no recorded turn: the run was killed before its first one ended, or the "
+                "journal is damaged"
+            )
         self.divergence = divergence
         self.commits = recording.commits
         self.error = recording.error

@@ -143,6 +143,30 @@ async def test_RPL_06_a_recorded_failure_is_raised_again_after_its_events(stage:
     assert len(stage.of("tool-result")) == 1
 
 
+async def test_RPL_06_a_cancelled_run_is_recorded_and_replayed_as_such(stage: Stage, tmp_path: Path) -> None:
+    import asyncio
+
+    path = tmp_path / "journal.jsonl"
+    began = asyncio.Event()
+
+    async def hang(_value: Any, _context: Any) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    subject = Agent("m", Harness(provider(calls(("hang", {}))), tools=[Tool("hang", "Hang.", ANY, hang)]))
+    running = asyncio.ensure_future(stage.run(subject, journal=Journal(path=path)))
+    await began.wait()
+    running.cancel("by a task of this process")
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "of this process" not in path.read_text("utf-8")
+    with pytest.raises(OutpostError) as caught:
+        await stage.run(ReplayAgent(path))
+    assert (caught.value.code, caught.value.message) == ("aborted", "the dispatch was cancelled")
+    assert caught.value.details["replayed"] is True
+
+
 async def test_RPL_07_a_handover_is_replayed_within_one_turn(stage: Stage, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     first = Agent(
