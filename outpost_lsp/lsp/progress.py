@@ -95,6 +95,9 @@ class ProgressBoard:
 
     def open(self, run_id: str, token: Token | None, title: str, message: str) -> None:
         """Begin to show a run: under the token of the request, else under one of ours."""
+        if token in self._runs:
+            # A run that another began, as a fix begins its review: a second `begin` would leave the first without an end.
+            token = None
         if token is None and not self._client.can("window.workDoneProgress"):
             return
         progress = Progress(self._protocol, uuid.uuid4().hex if token is None else token, title, message)
