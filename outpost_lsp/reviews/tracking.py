@@ -187,6 +187,8 @@ class Edit:
     start: int
     end: int
     new_end: int
+    slack: int = 0
+    """By how much earlier it may have been just as well: removing either of two equal stretches leaves the same text."""
 
     @property
     def shift(self) -> int:
@@ -201,7 +203,12 @@ def edit_between(old: str, new: str) -> Edit | None:
     start = _common_prefix(old, new)
     limit = min(len(old), len(new)) - start
     tail = _common_suffix(old, new, limit)
-    return Edit(start, len(old) - tail, len(new) - tail)
+    end, new_end = len(old) - tail, len(new) - tail
+    slack = 0
+    if new_end == start:
+        while slack < min(start, _LONGEST_COMPARED) and old[start - slack - 1] == old[end - slack - 1]:
+            slack += 1
+    return Edit(start, end, new_end, slack)
 
 
 def follow(tracked: Iterable[TrackedFinding], edit: Edit, new: SourceText) -> bool:
@@ -272,8 +279,14 @@ def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText, taken: Col
         one.rank, one.swept = (anchor.ordinal, anchor.count), 0
         one.is_settled = False
         return
+    left = share_left(one.finding.quote, new.text[start:end])
+    if edit.slack and edit.start <= one.start < edit.end < one.end:
+        # What seems to stand before the removed stretch may be what is left of the quote behind it.
+        earlier = start - edit.slack
+        if (more := share_left(one.finding.quote, new.text[earlier:end])) > left:
+            start, swept, left = earlier, swept + edit.slack, more
     one.start, one.end, one.swept = start, end, swept
-    one.left = min(share_left(one.finding.quote, new.text[start:end]), 0.999)
+    one.left = min(left, 0.999)
     replacement = _replacement(one.finding)
     one.is_settled = replacement is not None and replacement.split() == new.text[start:end].split()
 
