@@ -412,6 +412,7 @@ def test_U_14_a_killed_run_is_interrupted_at_the_next_start_and_leaves_no_worktr
             process.wait(timeout=60)
     [run] = program("runs", "--json", cwd=project.path).json
     assert run["status"] == "interrupted"
+    assert run["usage"]["complete"] is False, "what its one request used is unknown"
     wait_until(
         lambda: program("runs", cwd=project.path).status == 0 and project.git("worktree", "list").count("\n") == 0
     )
