@@ -231,7 +231,8 @@ async def _run(
     try:
         ended = await see_through(process, stdin, max_output=max_output, deadline_s=deadline_s)
     except TimeoutError as error:
-        name = next((argument for argument in arguments if not argument.startswith("-")), "")
+        words = (one for one in arguments if not one.startswith("-") and one != str(directory))
+        name = next(words, "")
         message = f"git {name} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises the limit."
         raise OutpostError("timeout", message) from error
     if ended.status == 128 and directory is not None and ended.stderr.startswith(_NO_FOLDER):

@@ -254,7 +254,7 @@ async def test_GIT_01_a_deadline_and_a_cancellation_end_the_process(repository: 
     program.chmod(0o755)
     host = host_environment()
     found = await find_repository(repository.path, {**host, "PATH": f"{program.parent}:{host['PATH']}"})
-    with pytest.raises(OutpostError, match=r"took longer than 0\.3 s") as caught:
+    with pytest.raises(OutpostError, match=r"^git sleep took longer than 0\.3 s") as caught:
         await run_git(found, ["sleep"], deadline_s=0.3)
     assert caught.value.code == "timeout"
     await _until_the_group_is_gone(int((tmp_path / "pid").read_text()))
