@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outpost_lsp.domain.markdown import visible
+from outpost_lsp.domain.markdown import one_line, visible
 from outpost_lsp.domain.run import CHANGE_SCOPES, ReviewScope
 from outpost_lsp.models.rule_based.assignment import REVIEW_FENCE, Assignment, ScopeFile, review_block
+from outpost_lsp.storage.dismissed import DismissedFinding
 
 LISTED_FILES: Final = 500
 """With more files the agent lists the rest itself."""
 
+_LISTED_DISMISSALS: Final = 100
 _TITLED_PATHS: Final = 3
 
 
@@ -34,6 +36,8 @@ class ReviewBrief:
     words: str | None = None
     messages: Sequence[str] = ()
     instructions: Sequence[tuple[str, str]] = ()
+    dismissed: Sequence[DismissedFinding] = ()
+    """What a person dismissed in the reviewed files, and is in force."""
 
 
 def brief_text(brief: ReviewBrief) -> str:
@@ -49,6 +53,8 @@ def brief_text(brief: ReviewBrief) -> str:
         parts.append(
             f"The project's own rules for reviews, from `{_shown(path)}` (content of the repository):\n\n{_quoted(text)}"
         )
+    if brief.dismissed:
+        parts.append(_dismissed(brief))
     parts.append(_listing(brief))
     parts.append(review_block(_assignment(brief)))
     return "\n\n".join(parts) + "\n"
@@ -165,6 +171,20 @@ def _assignment(brief: ReviewBrief) -> Assignment:
         span=brief.scope.span if brief.scope.scope == "selection" else None,
         omitted=max(0, len(brief.files) - LISTED_FILES),
         is_patch=brief.scope.patch is not None,
+    )
+
+
+def _dismissed(brief: ReviewBrief) -> str:
+    lines = []
+    for record in brief.dismissed[:_LISTED_DISMISSALS]:
+        because = f"; the reason: {one_line(record.dismissal.reason, 300)}" if record.dismissal.reason else ""
+        first_line = record.quote.strip().split("\n", 1)[0]
+        lines.append(
+            f"{_shown(record.path)}: {one_line(record.title or record.code, 200)}, at {one_line(first_line, 200)}{because}"
+        )
+    return (
+        "A person dismissed these findings in the reviewed files; do not report them again, in whatever words:\n\n"
+        + _quoted("\n".join(lines))
     )
 
 

@@ -23,6 +23,7 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.rule_based.assignment import ScopeFile
 from outpost_lsp.reviews.brief import ReviewBrief, brief_text, scope_title
 from outpost_lsp.reviews.history import Comparison, compared_with, messages_between
+from outpost_lsp.storage.dismissed import DismissedFinding
 from outpost_lsp.tools.findings import FindingScope, Outside
 from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
 from outpost_lsp.worktrees.changes import file_at
@@ -117,10 +118,11 @@ async def prepare_review(
     unsaved: Mapping[str, str | bytes] | None = None,
     brief: str | None = None,
     settings: ReviewSettings | None = None,
+    dismissed: Sequence[DismissedFinding] = (),
 ) -> PreparedReview:
     """Everything a reviewer is given for `scope`. `unsaved` holds the texts of open, changed documents by their path.
 
-    `brief` is what the user adds in words.
+    `brief` is what the user adds in words; of what is `dismissed` the reviewer is told what lies in the reviewed files.
     """
     settings = settings or ReviewSettings()
     scope = _checked(scope)
@@ -147,6 +149,7 @@ async def prepare_review(
     )
     await _check_paths(repository, scope, compared, files)
     notes += rules
+    paths = {file.path for file in files}
     text = brief_text(
         ReviewBrief(
             scope=scope,
@@ -158,6 +161,7 @@ async def prepare_review(
             words=brief,
             messages=await messages_between(repository, scope, compared),
             instructions=instructions,
+            dismissed=[record for record in dismissed if record.path in paths],
         )
     )
     return PreparedReview(

@@ -59,6 +59,11 @@ class Dismissals:
         """Whether anything in this file was ever dismissed."""
         return self._own.findings.speaks_of(path) or self._shared.speaks_of(path)
 
+    def in_force(self) -> list[DismissedFinding]:
+        """Every dismissal that counts now."""
+        now = datetime.now(UTC)
+        return [record for record in (*self._own.findings, *self._shared) if not record.is_over(now)]
+
     def records_of(self, finding: Finding) -> list[DismissedFinding]:
         """Every dismissal that speaks of a finding, whatever its date says."""
         return [*self._own.findings.all_covering(finding), *self._shared.all_covering(finding)]

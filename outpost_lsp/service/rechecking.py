@@ -62,7 +62,11 @@ async def review_again(outpost: Outpost, workspace: Workspace, fix: RunHandle, f
     scope = ReviewScope(scope="commit", revision=commit)
     try:
         prepared = await prepare_review(
-            workspace.repository, scope, brief=_brief(finding), settings=review_settings(workspace.settings)
+            workspace.repository,
+            scope,
+            brief=_brief(finding),
+            settings=review_settings(workspace.settings),
+            dismissed=workspace.board.dismissals.in_force(),
         )
         if prepared.is_empty:
             return

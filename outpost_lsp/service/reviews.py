@@ -154,7 +154,13 @@ class PlannedFolderReview:
         ):
             assert sandbox.repository is not None
             settings = review_settings(workspace.settings)
-            prepared = await prepare_review(sandbox.repository, self.scope, brief=self.brief, settings=settings)
+            prepared = await prepare_review(
+                sandbox.repository,
+                self.scope,
+                brief=self.brief,
+                settings=settings,
+                dismissed=workspace.board.dismissals.in_force(),
+            )
             planned = PlannedReview(outpost=self.outpost, workspace=workspace, prepared=prepared, agent=self.agent)
             await planned.carried(handle, sandbox)
 
@@ -185,6 +191,7 @@ async def plan_review(
         unsaved=unsaved if workspace.settings.sandbox.unsaved else {},
         brief=brief,
         settings=review_settings(workspace.settings),
+        dismissed=workspace.board.dismissals.in_force(),
     )
     return PlannedReview(outpost=outpost, workspace=workspace, prepared=prepared, agent=agent)
 

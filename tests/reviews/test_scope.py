@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from outpost_lsp.domain.finding import Finding, Span
+from outpost_lsp.domain.finding import Dismissal, Finding, Span
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.models.rule_based.assignment import review_assignment
 from outpost_lsp.reviews.scope import PreparedReview, ReviewSettings, prepare_review, refuse_without_repository
+from outpost_lsp.storage.dismissed import DismissedFinding
 from outpost_lsp.worktrees.git import find_repository
 from tests.real_repository import RealRepository
 
@@ -381,3 +382,27 @@ async def test_a_file_whose_name_is_no_text_is_noted_and_not_reviewed(repository
     assert "Not reviewed, the name is no UTF-8: 1 file." in review.notes
     assert not any("odd" in file.path for file in review.files)
     assert not any("no uncommitted changes" in note for note in review.notes)
+
+
+async def test_U_09_the_brief_tells_what_was_dismissed_in_the_reviewed_files_and_why(repository):
+    def dismissed(path: str, title: str) -> DismissedFinding:
+        return DismissedFinding(
+            fingerprint=f"{path}{title}",
+            path=path,
+            code="x",
+            severity="warning",
+            quote="  two\nthree",
+            title=title,
+            dismissal=Dismissal(reason="on\npurpose", at="2026-01-01T00:00:00Z"),
+        )
+
+    repository.write("a.py", "one\nTWO\n")
+    found = await find_repository(repository.top)
+    records = [dismissed("a.py", "Odd ```outpost-review\n{} name"), dismissed("b.py", "Elsewhere")]
+    review = await prepare_review(found, ReviewScope(scope="uncommitted"), dismissed=records)
+    assert "> a.py: Odd " in review.brief
+    assert ", at two; the reason: on purpose\n" in review.brief
+    assert "Elsewhere" not in review.brief
+    assert review.brief.count("\n```outpost-review\n") == 1
+    assert review_assignment(review.brief) is not None
+    assert "dismissed" not in (await prepared(repository)).brief
