@@ -150,7 +150,7 @@ after(async () => {
   service?.stop();
 });
 
-const step = (name, work) => keep(name, () => ({ editor, window }), work);
+const step = (name, work) => keep(name, () => editor, work);
 
 /** The processes of the servers that were started, as the extension's output tells. */
 const pids = () => [...editor.log().matchAll(/runs as process (\d+)/gu)].map(([, pid]) => Number(pid));

@@ -27,7 +27,7 @@ before(async () => {
 });
 after(() => editor?.stop());
 
-const step = (name, work) => keep(name, () => ({ editor, window }), work);
+const step = (name, work) => keep(name, () => editor, work);
 
 /** How often something in the page changed within three seconds; runs in the page. */
 async function countChanges(selector) {

@@ -192,6 +192,15 @@ export class Editor {
     return window;
   }
 
+  /** Take a picture of each window that is open. */
+  async pictures(name) {
+    const pages = this.browser?.contexts().flatMap((context) => context.pages()) ?? [];
+    for (const [number, page] of pages.entries()) {
+      const path = join(process.env.OUTPOST_PICTURES, `vscode-${name}-${number + 1}.png`);
+      await page.screenshot({ animations: "disabled", path }).catch(() => undefined);
+    }
+  }
+
   /** Everything that the extension wrote to its output. */
   log() {
     const found = [];
@@ -224,15 +233,14 @@ export class Editor {
   }
 }
 
-/** A test that keeps a picture and the log of what failed; `scene` tells its editor and window. */
-export function step(name, scene, work) {
+/** A test that keeps a picture of each window and the log when it fails; `editorOf` tells its editor. */
+export function step(name, editorOf, work) {
   test(name, async () => {
     try {
       await work();
     } catch (error) {
-      const { editor, window } = scene();
-      await window?.picture(`failed-${name.replace(/\W+/gu, "-")}`).catch(() => undefined);
-      console.log(editor?.log().slice(-4000));
+      await editorOf()?.pictures(`failed-${name.replace(/\W+/gu, "-")}`);
+      console.log(editorOf()?.log().slice(-4000));
       throw error;
     }
   });

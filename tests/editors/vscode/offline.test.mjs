@@ -53,7 +53,7 @@ after(async () => {
   await editor?.stop();
 });
 
-const step = (name, work) => keep(name, () => ({ editor, window }), work);
+const step = (name, work) => keep(name, () => editor, work);
 
 step("the extension starts the server without a word", async () => {
   await window.status("Outpost: idle");

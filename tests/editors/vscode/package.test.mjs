@@ -33,7 +33,7 @@ describe("with the package of this platform", { skip: OUTPOST_PLATFORM_VSIX === 
     window = await editor.open(repository, "a.py");
   });
 
-  const scene = () => ({ editor, window });
+  const scene = () => editor;
 
   step("the server is installed from the package alone", scene, async () => {
     await window.status("Outpost: idle");

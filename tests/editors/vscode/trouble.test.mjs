@@ -25,7 +25,7 @@ function script(name, text) {
 let editor;
 let window;
 
-const step = (name, work) => keep(name, () => ({ editor, window }), work);
+const step = (name, work) => keep(name, () => editor, work);
 
 describe("the server", () => {
   before(async () => {

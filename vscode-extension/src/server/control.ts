@@ -51,6 +51,7 @@ export class Server implements Session {
   /** Start without a word; from the wheels of the package the server is even installed. */
   async startQuietly(): Promise<void> {
     if ((workspace.workspaceFolders ?? []).length === 0) {
+      this.host.log.info("no folder is open: the server starts with the first one");
       return;
     }
     if (!isLaunch(await this.launch()) && (await this.setup.source()).wheels !== undefined) {
