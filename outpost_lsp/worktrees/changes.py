@@ -77,17 +77,19 @@ async def change_set(
     snapshot_commit: str,
     *,
     touched: Collection[str] | None = None,
+    tree: str = "",
     deadline_s: float = 120.0,
 ) -> ChangeSet:
     """Everything that differs from the snapshot: commits, staged, unstaged and new files together.
 
     With `touched`, only these files can differ (a lease knows when no command ran), and nothing else is looked at.
+    `tree` is the snapshot's, where the caller knows it.
     `worktree` is the linked worktree's own view (`Worktree.repository`). Only objects are written: the worktree stays as
     it is, so this can be asked while a run goes on.
     """
     try:
         with anyio.fail_after(deadline_s):
-            return (await _frozen(worktree, snapshot_commit, touched))[0]
+            return (await _frozen(worktree, snapshot_commit, touched, tree))[0]
     except TimeoutError as error:
         raise _too_slow(worktree, deadline_s) from error
 
@@ -97,15 +99,17 @@ async def freeze(
     snapshot_commit: str,
     *,
     touched: Collection[str] | None = None,
+    tree: str = "",
     deadline_s: float = 120.0,
 ) -> ChangeSet:
     """The change set at the end of a run, kept: the worktree's own HEAD and index move to the result (SEC-06, SEC-24).
 
-    Its HEAD is what keeps the objects from a clean-up of the user's git; a ref below `refs/worktree/` does not.
+    Its HEAD is what keeps the objects from a clean-up of the user's git; a ref below `refs/worktree/` does not. `tree`
+    is the snapshot's, where the caller knows it.
     """
     try:
         with anyio.fail_after(deadline_s):
-            changes, paths = await _frozen(worktree, snapshot_commit, touched)
+            changes, paths = await _frozen(worktree, snapshot_commit, touched, tree)
             if changes.commit != snapshot_commit:
                 arguments = ["update-ref", "--no-deref", "-m", "outpost: result", "HEAD", changes.commit]
                 await run_git(worktree, arguments, check=True)
@@ -172,20 +176,20 @@ async def file_at(repository: Repository, commit: str, path: str, limit: int) ->
 
 
 async def _frozen(
-    worktree: Repository, snapshot_commit: str, touched: Collection[str] | None
+    worktree: Repository, snapshot_commit: str, touched: Collection[str] | None, known: str
 ) -> tuple[ChangeSet, tuple[bytes, ...]]:
     """The files as they stand, named by a tree and a commit; and the paths that git has to look at again."""
     new = NewObjects()
     if touched is None:
-        scan, (base, ground) = await both(
-            lambda: _scan(worktree, snapshot_commit), lambda: _trees(worktree, snapshot_commit)
-        )
+        scan, base, ground = await _compared(worktree, snapshot_commit, known)
         scan, said = await with_nested_files(worktree, scan, base, ground)
         tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62, new=new)
         notes += said
+    elif known and not touched:
+        return ChangeSet(snapshot_commit, known, snapshot_commit, ()), ()
     else:
         async with object_reader(worktree) as reader:
-            base = await reader.tree_of_commit(snapshot_commit)
+            base = known or await reader.tree_of_commit(snapshot_commit)
             scan = await scan_paths(worktree, base, touched, reader)
             tree, notes = await tree_of(worktree, scan, base, max_untracked=1 << 62, reader=reader, new=new)
     paths = (*scan.staged, *scan.changed, *scan.deleted, *scan.untracked)
@@ -198,6 +202,20 @@ async def _frozen(
     if odd:
         notes += (f"Not listed, the name is no UTF-8: {named(odd)}.",)
     return ChangeSet(snapshot_commit, tree, commit, files, notes), paths
+
+
+async def _compared(worktree: Repository, snapshot_commit: str, known: str) -> tuple[Scan, str, str]:
+    """What differs from the worktree's own HEAD; the tree of the snapshot, and that of HEAD."""
+    if not known:
+        scan, (base, ground) = await both(
+            lambda: _scan(worktree, snapshot_commit), lambda: _trees(worktree, snapshot_commit)
+        )
+        return scan, base, ground
+    scan = await _scan(worktree, snapshot_commit)
+    if scan.head == snapshot_commit:
+        return scan, known, known
+    # The agent committed something, or went elsewhere.
+    return scan, *await _trees(worktree, snapshot_commit)
 
 
 async def _trees(worktree: Repository, snapshot_commit: str) -> tuple[str, str]:

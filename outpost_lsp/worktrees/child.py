@@ -52,7 +52,7 @@ async def see_through(process: Spawned, stdin: bytes | None, *, max_output: int,
         child.close()
         if process.returncode is None:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
-                await _end(process)
+                await end(process)
     status = 0 if child.truncated else process.returncode or 0
     return Ended(128 - status if status < 0 else status, bytes(child.stdout), bytes(child.stderr), child.truncated)
 
@@ -175,8 +175,8 @@ class _Child:
         self._writer = None
 
 
-async def _end(process: Spawned) -> None:
-    """See to it that the process, and whatever it started, is gone; git gets the time to remove its lock files."""
+async def end(process: Spawned) -> None:
+    """See to it that a process that has not ended is gone, and whatever it started; git gets the time to remove its lock files."""
     _signal_group(process, signal.SIGTERM)
     with anyio.move_on_after(_GRACE_S):
         await _wait(process)

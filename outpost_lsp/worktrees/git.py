@@ -7,29 +7,35 @@ leases and tools, which are handed it bound to their worktree.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio import to_thread
-from anyio.abc import Process
 
 from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening
-from outpost_lsp.worktrees.child import see_through
-from outpost_lsp.worktrees.repository import Overrides, Repository, discover, refuse_foreign_owner, refuse_redirection
+from outpost_lsp.worktrees.child import end, see_through
+from outpost_lsp.worktrees.repository import (
+    Overrides,
+    Repository,
+    discover,
+    owned_by_others,
+    refuse_foreign_owner,
+    refuse_redirection,
+)
 from outpost_lsp.worktrees.spawned import Pipes, Spawned
+from outpost_lsp.worktrees.talk import Talk
 
 __all__ = [
     "MAX_OUTPUT",
@@ -44,7 +50,6 @@ __all__ = [
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024
 OLDEST_GIT: Final = (2, 38)
-_GRACE_S = 0.5
 _CLEAN_UP_S = 10.0
 _HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)")
 """Git ends before it does anything when it meets a worktree that another process is just registering or removing."""
@@ -62,12 +67,16 @@ async def find_repository(folder: Path, environment: Mapping[str, str] | None = 
     `environment` is what git may see of the host; the allow-listed part of the process environment by default.
     """
     host = hardening.host_environment() if environment is None else environment
-    repository = await to_thread.run_sync(discover, folder, host)
-    await _check_version(host)
+    repository, foreign, program = await to_thread.run_sync(_look_up, folder, host)
+    await _check_version(host, program)
+    key = (repository.git_dir, repository.common_dir, frozenset(host.items()))
+    known = _read.setdefault(key, repository.overrides)
+    if len(_read) > _MOST_READ:
+        del _read[next(iter(_read))]
+    repository = replace(repository, overrides=known)
     await _read_settings(repository)
-    settings = repository.overrides.settings
-    await to_thread.run_sync(refuse_foreign_owner, repository, settings)
-    refuse_redirection(repository, settings)
+    refuse_foreign_owner(repository, known.settings, foreign)
+    refuse_redirection(repository, known.settings)
     return repository
 
 
@@ -79,8 +88,17 @@ _programs: Final[dict[str, str]] = {}
 """Where git was found, by the value of PATH."""
 
 
-async def _check_version(host: Mapping[str, str]) -> None:
-    program = await to_thread.run_sync(_program, host.get("PATH", ""))
+_read: Final[dict[tuple[Path, Path, frozenset[tuple[str, str]]], Overrides]] = {}
+"""Configurations that were read, by git directory and environment; what has changed since is read again."""
+_MOST_READ: Final = 64
+
+
+def _look_up(folder: Path, host: Mapping[str, str]) -> tuple[Repository, Sequence[Path], tuple[str, int, int] | None]:
+    repository = discover(folder, host)
+    return repository, owned_by_others(repository), _program(host.get("PATH", ""))
+
+
+async def _check_version(host: Mapping[str, str], program: tuple[str, int, int] | None) -> None:
     if program in _NEW_ENOUGH:
         return
     version = await git_version(host)
@@ -149,21 +167,23 @@ async def run_git(
 
 
 @asynccontextmanager
-async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIterator[Process]:
+async def open_git(repository: Repository, arguments: Sequence[str]) -> AsyncIterator[Talk]:
     """A git process to talk with for as long as the context lasts; its error output is dropped."""
     await _read_settings(repository)
     overrides = (*repository.overrides.values, *repository.settings)
     variables = hardening.variables(repository.environment, overrides)
-    named = [*_place(repository), *hardening.guarded(arguments)]
     try:
-        process = await _start_to_talk(named, variables, repository.top)
+        named = [*_place(repository), *hardening.guarded(arguments)]
+        process = _start(named, variables, has_input=True, has_errors=False)
     except OSError as error:
-        raise _not_started(error, repository.top) from error
+        raise _not_started(error) from error
+    talk = Talk(process)
     try:
-        yield process
+        yield talk
     finally:
+        talk.close()
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
-            await _end(process)
+            await end(process)
 
 
 async def resolve_commit(repository: Repository, revision: str) -> str:
@@ -242,23 +262,24 @@ async def _run(
     return GitResult(ended.status, ended.stdout, ended.stderr.decode("utf-8", "replace"), ended.truncated)
 
 
-def _not_started(error: OSError, directory: Path | None = None) -> OutpostError:
+def _not_started(error: OSError) -> OutpostError:
     if isinstance(error, FileNotFoundError):
-        if directory is not None and error.filename == str(directory):
-            return OutpostError("workspace", f"The folder {directory} is gone.")
         return OutpostError("workspace", "git was not found in PATH; install git 2.38 or newer.")
     what_to_do = "; raise this process's limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""
     return OutpostError("workspace", f"git could not be started: {error.strerror}{what_to_do}.")
 
 
-def _start(arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
+def _start(
+    arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool, has_errors: bool = True
+) -> Spawned:
     """Takes 0.12 ms of this process; `subprocess` three times that, most of it for the environment, and the event loop more."""
     path = variables.get("PATH", os.defpath)
     try:
-        return spawn(_programs.get(path) or _located(path), arguments, variables, has_input=has_input)
+        program = _programs.get(path) or _located(path)
+        return spawn(program, arguments, variables, has_input=has_input, has_errors=has_errors)
     except (FileNotFoundError, PermissionError):
         # It was there, and has been put elsewhere since, or is no program any more.
-        return spawn(_located(path), arguments, variables, has_input=has_input)
+        return spawn(_located(path), arguments, variables, has_input=has_input, has_errors=has_errors)
 
 
 def _located(path: str) -> str:
@@ -269,12 +290,19 @@ def _located(path: str) -> str:
     return program
 
 
-def spawn(program: str, arguments: Sequence[str], variables: Mapping[str, str], *, has_input: bool) -> Spawned:
+def spawn(
+    program: str,
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    has_input: bool,
+    has_errors: bool = True,
+) -> Spawned:
     """Start a program in a session of its own, in this folder.
 
     Where this process ignores the ends of its children, git must not: it would take what its helpers do as failed.
     """
-    with Pipes(has_input=has_input) as pipes:
+    with Pipes(has_input=has_input, has_errors=has_errors) as pipes:
         pid = os.posix_spawn(
             program,
             [program, *arguments],
@@ -284,40 +312,3 @@ def spawn(program: str, arguments: Sequence[str], variables: Mapping[str, str], 
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
         )
         return pipes.of(pid)
-
-
-async def _start_to_talk(arguments: Sequence[str], variables: Mapping[str, str], directory: Path) -> Process:
-    starting = asyncio.ensure_future(
-        anyio.open_process(
-            ["git", *arguments],
-            stderr=subprocess.DEVNULL,
-            cwd=directory,
-            env=variables,
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # Cancelled half-way the event loop would end the program alone, and not what it has started.
-        with anyio.CancelScope(shield=True):
-            await _end(await starting)
-        raise
-
-
-async def _end(process: Process) -> None:
-    """See to it that the process, and whatever it started, is gone; git gets the time to remove its lock files."""
-    if process.returncode is None:
-        _signal_group(process, signal.SIGTERM)
-        with anyio.move_on_after(_GRACE_S):
-            await process.wait()
-        _signal_group(process, signal.SIGKILL)  # A helper of git may have outlived it.
-        await process.wait()
-    await process.aclose()
-
-
-def _signal_group(process: Process, number: signal.Signals) -> None:
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return

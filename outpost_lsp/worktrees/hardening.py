@@ -185,8 +185,7 @@ def configuration_files(
         home / ".gitconfig",
         Path(base.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config",
         common_dir / "config",
-        git_dir / "config.worktree",
-        git_dir / "HEAD",
+        *files_of_work_tree(git_dir),
     }
     named: dict[str, Path] = {}
     for setting in settings:
@@ -200,6 +199,11 @@ def configuration_files(
             target = setting.value
             files.add(home / target[2:] if target.startswith("~/") else origin.parent / target)
     return tuple(sorted(files.union(named.values())))
+
+
+def files_of_work_tree(git_dir: Path) -> tuple[Path, ...]:
+    """Those of the `configuration_files` that each work tree of a repository has for itself."""
+    return git_dir / "config.worktree", git_dir / "HEAD"
 
 
 def signature(files: Iterable[Path]) -> tuple[tuple[int, int, int, int] | None, ...]:

@@ -18,6 +18,8 @@ from outpost_lsp.worktrees.git import Repository, run_git
 _KINDS: Final = {"commit": 1, "tree": 2}
 _AS_IT_IS: Final = 0
 """Git takes the pack apart at once and compresses each object in its own way."""
+_SMALL: Final = 8_192
+"""As many bytes are packed sooner than a worker thread takes them up."""
 _WHO: Final = "Outpost <outpost@localhost>"
 
 
@@ -44,7 +46,8 @@ class NewObjects:
         """Write what was added; nothing is started when that is nothing."""
         if not self._objects:
             return
-        pack = await to_thread.run_sync(self._pack)
+        is_small = sum(len(content) for _, content in self._objects.values()) < _SMALL
+        pack = self._pack() if is_small else await to_thread.run_sync(self._pack)
         self._objects.clear()
         await run_git(repository, ["unpack-objects", "-q"], stdin=pack, check=True)
 

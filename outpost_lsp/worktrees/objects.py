@@ -10,16 +10,16 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import anyio
 from anyio import to_thread
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.git import Repository, open_git, run_git
 from outpost_lsp.worktrees.new_objects import NewObjects
+from outpost_lsp.worktrees.talk import Talk
 
 TREE_MODE = b"40000"
 
@@ -49,11 +49,9 @@ _Records = dict[bytes, bytes]
 class ObjectReader:
     """Answers for objects from one ``git cat-file --batch``; questions are asked one at a time."""
 
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._questions = process.stdin
-        self._answers = BufferedByteReceiveStream(process.stdout)
+    def __init__(self, talk: Talk, folder: Path) -> None:
+        self._talk = talk
+        self._folder = folder
         self._turn = anyio.Lock()
         self._known: dict[str, _Records] = {}
 
@@ -130,27 +128,32 @@ class ObjectReader:
 
     async def _send(self, questions: str) -> None:
         try:
-            await self._questions.send(questions.encode("ascii"))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
+            await self._talk.send(questions.encode("ascii"))
+        except EOFError as error:
+            raise await self._ended() from error
 
     async def _answer(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
         try:
-            header = (await self._answers.receive_until(b"\n", 1_024)).split()
+            header = (await self._talk.receive_until(b"\n", 1_024)).split()
             if len(header) != 3:
                 raise OutpostError("workspace", f"The object {oid} is missing in the repository.")
             size = int(header[2])
             content = bytearray()
             remaining = size
             while remaining:
-                piece = await self._answers.receive_exactly(min(_PIECE, remaining))
+                piece = await self._talk.receive_exactly(min(_PIECE, remaining))
                 remaining -= len(piece)
                 if limit is None or len(content) < limit:
                     content += piece
-            await self._answers.receive_exactly(1)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead, anyio.EndOfStream) as error:
-            raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
+            await self._talk.receive_exactly(1)
+        except EOFError as error:
+            raise await self._ended() from error
         return header[1].decode("ascii"), bytes(content if limit is None else content[:limit]), size
+
+    async def _ended(self) -> OutpostError:
+        if not await to_thread.run_sync(self._folder.is_dir):
+            return OutpostError("workspace", f"The folder {self._folder} is gone.")
+        return OutpostError("workspace", "git cat-file ended while it was asked.")
 
 
 def _records(oid: str, kind: str, content: bytes) -> _Records:
@@ -180,11 +183,9 @@ def _inner(tree: _Records, name: bytes) -> str | None:
 
 @asynccontextmanager
 async def object_reader(repository: Repository) -> AsyncIterator[ObjectReader]:
-    """A reader that lives as long as the context; `workspace` when the folder is gone that it is to work in."""
-    if not await to_thread.run_sync(repository.top.is_dir):
-        raise OutpostError("workspace", f"The folder {repository.top} is gone.")
-    async with open_git(repository, ["cat-file", "--batch"]) as process:
-        yield ObjectReader(process)
+    """A reader that lives as long as the context."""
+    async with open_git(repository, ["cat-file", "--batch"]) as talk:
+        yield ObjectReader(talk, repository.top)
 
 
 async def write_tree(

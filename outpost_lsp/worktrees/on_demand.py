@@ -18,8 +18,6 @@ from typing import Final
 
 import anyio
 from anyio import to_thread
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from outpost_lsp.domain.sandbox import EntryKind, GitResult, Listing
 from outpost_lsp.errors import OutpostError
@@ -28,6 +26,7 @@ from outpost_lsp.worktrees.objects import TREE_MODE, Entry, ObjectReader, object
 from outpost_lsp.worktrees.private_index import private_index
 from outpost_lsp.worktrees.repository import ON_DEMAND_MARK
 from outpost_lsp.worktrees.snapshot import tree_name
+from outpost_lsp.worktrees.talk import Talk
 from outpost_lsp.worktrees.working_tree import scan_working_tree
 
 ROOT_ONLY: Final = ON_DEMAND_MARK + b"/*\n!/*/\n"
@@ -221,23 +220,20 @@ class _ConvertedReader:
     guess, and the answer ends where git says that it is missing.
     """
 
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._questions = process.stdin
-        self._answers = BufferedByteReceiveStream(process.stdout)
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
 
     async def read(self, oid: str, path: str) -> bytes:
         mark = secrets.token_hex(20).encode("ascii")
         question = b"%s %s\0%s\0" % (oid.encode("ascii"), path.encode("utf-8", "surrogateescape"), mark)
         with anyio.CancelScope(shield=True):
             try:
-                await self._questions.send(question)
-                header = await self._answers.receive_until(b"\n", 65_536)
+                await self._talk.send(question)
+                header = await self._talk.receive_until(b"\n", 65_536)
                 data = b""
                 if not header.endswith(b" missing"):
-                    data = await self._answers.receive_until(b"\n%s missing\n" % mark, 4 * _LARGEST_READ)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead) as error:
+                    data = await self._talk.receive_until(b"\n%s missing\n" % mark, 4 * _LARGEST_READ)
+            except EOFError as error:
                 raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
         if header.endswith(b" missing"):
             raise OutpostError("workspace", f"The content of {path} is missing in the repository.")
@@ -246,8 +242,8 @@ class _ConvertedReader:
 
 @asynccontextmanager
 async def _converted_reader(repository: Repository) -> AsyncIterator[_ConvertedReader]:
-    async with open_git(repository, ["cat-file", "--batch", "--filters", "-z"]) as process:
-        yield _ConvertedReader(process)
+    async with open_git(repository, ["cat-file", "--batch", "--filters", "-z"]) as talk:
+        yield _ConvertedReader(talk)
 
 
 def _with(repository: Repository, key: str, value: str) -> Repository:

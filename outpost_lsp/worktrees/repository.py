@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.hardening import Setting, configuration_files, signature
+from outpost_lsp.worktrees.hardening import Setting, files_of_work_tree, signature
 
 ON_DEMAND_MARK = b"# outpost: filled on demand\n"
 
@@ -81,8 +81,12 @@ class Repository:
         asks = any(setting.key.startswith(("includeif.", "extensions.worktreeconfig")) for setting in known.settings)
         if asks or not known.files or signature(known.files) != known.stamp:
             return Overrides()
-        files = configuration_files(self.environment, git_dir, self.common_dir, known.settings)
-        return Overrides(files, signature(files), known.settings, known.values)
+        stamps = dict(zip(known.files, known.stamp, strict=True))
+        for file in files_of_work_tree(self.git_dir):
+            stamps.pop(file, None)
+        here = files_of_work_tree(git_dir)
+        stamps |= zip(here, signature(here), strict=True)
+        return Overrides(tuple(stamps), tuple(stamps.values()), known.settings, known.values)
 
 
 def on_demand_settings(git_dir: Path) -> tuple[tuple[str, str], ...]:
@@ -162,14 +166,18 @@ def refuse_redirection(repository: Repository, settings: Sequence[Setting]) -> N
             )
 
 
-def refuse_foreign_owner(repository: Repository, settings: Sequence[Setting]) -> None:
-    """A `workspace` fault when somebody else owns the folder and the user's `safe.directory` does not list it."""
+def owned_by_others(repository: Repository) -> Sequence[Path]:
+    """The folders that make the repository and belong to another user."""
     owners = {os.geteuid()}
     caller = repository.environment.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isdigit():
         owners.add(int(caller))
     places = {repository.top, repository.top / ".git", repository.git_dir, repository.common_dir}
-    foreign = sorted(place for place in places if place.lstat().st_uid not in owners)
+    return sorted(place for place in places if place.lstat().st_uid not in owners)
+
+
+def refuse_foreign_owner(repository: Repository, settings: Sequence[Setting], foreign: Sequence[Path]) -> None:
+    """A `workspace` fault when somebody else owns the folder and the user's `safe.directory` does not list it."""
     if foreign and not _listed_as_safe(repository, settings):
         raise OutpostError(
             "workspace",

@@ -14,7 +14,7 @@ _FIRST_FREE: Final = 3
 class Spawned:
     """A process that leads a session of its own, and this side's ends of its pipes; whoever reads them closes them.
 
-    `given` is -1 where it reads nothing. `returncode` is as in `subprocess`: `None` until `poll` has seen the end.
+    `given` is -1 where it reads nothing, `error` where what it says of errors is dropped. `returncode` is as in `subprocess`: `None` until `poll` has seen the end.
     """
 
     __slots__ = ("error", "given", "out", "pid", "returncode")
@@ -47,17 +47,20 @@ class Pipes:
     (PEP 446), so nothing else needs closing there.
     """
 
-    def __init__(self, *, has_input: bool) -> None:
+    def __init__(self, *, has_input: bool, has_errors: bool = True) -> None:
         self.actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]] = []
         self._ours: list[int] = []
         self._theirs: list[int] = []
         self._has_input = has_input
+        self._has_errors = has_errors
 
     def __enter__(self) -> Pipes:
         try:
-            for number in (1, 2):
+            for number in (1, 2) if self._has_errors else (1,):
                 self._open(self._ours, self._theirs)
                 self.actions.append((os.POSIX_SPAWN_DUP2, self._theirs[-1], number))
+            if not self._has_errors:
+                self.actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
             if self._has_input:
                 self._open(self._theirs, self._ours)
                 self.actions.append((os.POSIX_SPAWN_DUP2, self._theirs[-1], 0))
@@ -78,9 +81,12 @@ class Pipes:
 
     def of(self, pid: int) -> Spawned:
         """The process that was started with them."""
-        out, error, *given = self._ours
+        ours = iter(self._ours)
+        out = next(ours)
+        error = next(ours) if self._has_errors else -1
+        given = next(ours, -1)
         self._ours.clear()
-        return Spawned(pid, given[0] if given else -1, out, error)
+        return Spawned(pid, given, out, error)
 
     def _open(self, readers: list[int], writers: list[int]) -> None:
         for kept, end in zip((readers, writers), os.pipe(), strict=True):

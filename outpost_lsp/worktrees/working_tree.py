@@ -24,6 +24,8 @@ from outpost_lsp.worktrees.objects import Entry, ObjectReader
 _NAMED_IN_A_NOTE = 10
 _GITLINK = b"160000"
 _LONGEST_LISTING = 1 << 30
+_SHORT = 8_192
+"""A listing that is read sooner than a worker thread takes it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ async def scan_working_tree(
     if ignored and untracked:
         arguments.append("--ignored=matching")
     result = await run_git(repository, arguments, index=index, check=True, max_output=_LONGEST_LISTING)
+    if len(result.stdout) < _SHORT:
+        return _parse(result.stdout)
     return await to_thread.run_sync(_parse, result.stdout)
 
 

@@ -14,6 +14,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Awaitable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,17 +83,19 @@ class Worktree:
     """Folders that go when the worktree goes."""
     hold: registration.Hold | None = None
     """Shows that it is in use to processes that cannot see this one."""
+    tree: str = ""
+    """The tree of `commit`, where it is known."""
     on_demand: OnDemand | None = None
     """Where the files come from that are not laid out yet; `None` for a worktree that was checked out whole."""
     is_closed: bool = field(default=False, init=False)
 
     async def changes(self, *, touched: Collection[str] | None = None, deadline_s: float = 120.0) -> ChangeSet:
         """What differs from the snapshot now; the worktree stays as it is. `touched` is as a lease tells it."""
-        return await change_set(self.repository, self.commit, touched=touched, deadline_s=deadline_s)
+        return await change_set(self.repository, self.commit, touched=touched, tree=self.tree, deadline_s=deadline_s)
 
     async def freeze(self, *, touched: Collection[str] | None = None, deadline_s: float = 120.0) -> ChangeSet:
         """What differs from the snapshot at the end of the run, kept by the worktree until it is removed."""
-        return await freeze(self.repository, self.commit, touched=touched, deadline_s=deadline_s)
+        return await freeze(self.repository, self.commit, touched=touched, tree=self.tree, deadline_s=deadline_s)
 
     @property
     def git(self) -> GitCall:
@@ -158,12 +161,13 @@ async def open_worktree(
 
     try:
         _, lazily = await both(register, is_on_demand)
-        view = repository.linked(target)
-        hold = await to_thread.run_sync(registration.Hold, view.git_dir)
+        view, hold = await to_thread.run_sync(_taken_up, repository, target)
         if lazily:
             on_demand = OnDemand(view, repository, commit, tree)
             await on_demand.begin()
-            return Worktree(on_demand.view, repository, target, commit, run_id, hold=hold, on_demand=on_demand)
+            return Worktree(
+                on_demand.view, repository, target, commit, run_id, hold=hold, tree=tree, on_demand=on_demand
+            )
         checkout = await run_git(view, ["read-tree", "--reset", "-u", commit])
         if checkout.status != 0:
             raise failed(["checkout"], checkout)
@@ -172,13 +176,17 @@ async def open_worktree(
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
             await remove_worktree(repository, target)
         raise
-    return Worktree(view, repository, target, commit, run_id, notes, hold=hold)
+    return Worktree(view, repository, target, commit, run_id, notes, hold=hold, tree=tree)
+
+
+def _taken_up(repository: Repository, target: Path) -> tuple[Repository, registration.Hold]:
+    view = repository.linked(target)
+    return view, registration.Hold(view.git_dir)
 
 
 async def remove_worktree(repository: Repository, directory: Path) -> None:
     """Take a worktree of the product out of view at once: folder and registration; what remains is swept in a worker."""
-    await to_thread.run_sync(discard, directory)
-    entry = await to_thread.run_sync(_administrative, repository, directory)
+    entry = await to_thread.run_sync(_out_of_view, repository, directory)
     if entry is not None:
         async with writing(repository):
             # Removed by hand: `git worktree prune` would take registrations of others along.
@@ -302,6 +310,11 @@ def _is_of(owner: registration.Owner, target: Path, entry: Path) -> bool:
     return not words[0] and Path(os.path.normpath(target / os.fsdecode(words[2]))) == entry
 
 
+def _out_of_view(repository: Repository, directory: Path) -> Path | None:
+    discard(directory)
+    return _administrative(repository, directory)
+
+
 def _administrative(repository: Repository, directory: Path) -> Path | None:
     entries = administrative_directories(repository.common_dir)
     return next((entry for entry in entries if registered_directory(entry) == directory), None)
@@ -330,9 +343,12 @@ def _is_just_registered(view: Repository) -> bool:
 def _drop_registration(entry: Path) -> None:
     # The words that say whose it is go last, for whoever comes after a process that dies in between.
     (entry / "gitdir").unlink(missing_ok=True)
-    for place in [*entry.glob("*")]:
-        if place.name != "locked":
-            shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
+    with suppress(FileNotFoundError), os.scandir(entry) as places:
+        for place in [*places]:
+            if place.is_dir(follow_symlinks=False):
+                shutil.rmtree(place, ignore_errors=True)
+            elif place.name != "locked":
+                Path(place).unlink(missing_ok=True)
     shutil.rmtree(entry, ignore_errors=True)
     _drop_if_empty(entry.parent)
 

@@ -4,6 +4,7 @@ import ast
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ import outpost_lsp
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
 from outpost_lsp.worktrees.changes import change_set, changed_files, patch
-from outpost_lsp.worktrees.git import find_repository, open_git, run_git
+from outpost_lsp.worktrees.git import find_repository, open_git, resolve_commit, run_git
 from outpost_lsp.worktrees.hardening import disarmed, host_environment, parse_configuration, variables
+from outpost_lsp.worktrees.objects import object_reader
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import open_worktree, reap
 from tests.support.repositories import Case, RealRepository, make_repository
@@ -326,16 +328,19 @@ async def test_a_git_to_talk_with_that_cannot_be_started_is_told_as_one_that_is_
     repository: RealRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = await find_repository(repository.path)
-    missing = str(repository.path)
 
     async def told_when(error: OSError) -> str:
-        async def refused(*_arguments: object, **_more: object) -> None:
+        def refused(*_arguments: object, **_more: object) -> int:
             raise error
 
-        monkeypatch.setattr(anyio, "open_process", refused)
-        with pytest.raises(OutpostError) as fault:
+        async def talk() -> None:
             async with open_git(found, ["cat-file", "--batch"]):
                 pass
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_spawn", refused)
+            with pytest.raises(OutpostError) as fault:
+                await talk()
         assert fault.value.code == "workspace"
         return fault.value.message
 
@@ -345,5 +350,13 @@ async def test_a_git_to_talk_with_that_cannot_be_started_is_told_as_one_that_is_
     assert await told_when(PermissionError(errno.EACCES, os.strerror(errno.EACCES))) == (
         "git could not be started: Permission denied."
     )
-    assert await told_when(FileNotFoundError(errno.ENOENT, "no such file", missing)) == f"The folder {missing} is gone."
     assert "git was not found in PATH" in await told_when(FileNotFoundError(errno.ENOENT, "no such file", "git"))
+
+
+async def test_a_git_to_talk_with_whose_folder_is_gone_says_so(repository: RealRepository, tmp_path: Path) -> None:
+    found = await find_repository(repository.path)
+    head = await resolve_commit(found, "HEAD")
+    repository.path.rename(tmp_path / "away")
+    with pytest.raises(OutpostError, match=re.escape(f"The folder {repository.path} is gone.")):
+        async with object_reader(found) as reader:
+            await reader.read(head)
