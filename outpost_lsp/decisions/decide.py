@@ -210,7 +210,9 @@ def _read(provider: str, decision: Decision, answered: DecisionProviderResult, u
 
 def _is_name(value: Any) -> bool:
     # Half of a surrogate pair could be neither sent nor written to a journal.
-    return isinstance(value, str) and bool(value.strip()) and not any("\ud800" <= mark <= "\udfff" for mark in value)
+    if not isinstance(value, str) or not value.strip():
+        return False
+    return value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value)
 
 
 async def _first_cancellation(error: BaseException) -> BaseException:

@@ -161,7 +161,9 @@ def _blocks(message: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     content = None if message is None else message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    if not isinstance(content, list):
+        return []
+    return [block for block in content if type(block) is dict or isinstance(block, Mapping)]
 
 
 def _text(block: Mapping[str, Any]) -> str:

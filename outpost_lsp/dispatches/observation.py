@@ -33,7 +33,6 @@ from outpost_lsp.storage.journal import JournalWriter
 from outpost_lsp.worktrees.changes import ChangeSet, patch
 
 _log = logging.getLogger(__name__)
-_NO_SCOPE: Final = Scope()
 MAX_REPLAY_PATCH: Final = 8 * 1024 * 1024
 
 
@@ -50,6 +49,7 @@ class DispatchObservation:
         self._journal: JournalWriter | None = None
         self._pending: list[Observation] = []
         self.pass_number = 1
+        self._scopes: dict[tuple[int, str | None], Scope] = {}
         self.runtime: TurnRuntime | None = None
         self._sandbox: OpenedSandbox | None = None
         self._observer_errors: list[str] = []
@@ -124,7 +124,11 @@ class DispatchObservation:
         self._send(event, "decision", subagent_id)
 
     def _send(self, event: Event, source: Source, subagent_id: str | None) -> None:
-        self._hub.emit(event, source, _NO_SCOPE.with_values(pass_=self.pass_number, subagent_id=subagent_id))
+        place = (self.pass_number, subagent_id)
+        scope = self._scopes.get(place)
+        if scope is None:
+            scope = self._scopes[place] = Scope(pass_=self.pass_number, subagent_id=subagent_id)
+        self._hub.emit(event, source, scope)
 
     def _write(self, observation: Observation) -> None:
         if self._journal is None:

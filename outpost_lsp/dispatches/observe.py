@@ -66,6 +66,7 @@ class ObservationHub:
         self._parent: ObservationHub | None = None
         self._children: list[ObservationHub] = []
         self._scope = scope if isinstance(scope, Scope) else Scope(**(scope or {}))
+        self._inner = self._merged = self._scope
         self._redact = patterns(redact)
         self.verbose = verbose
         self._sinks: list[_SyncSink | _QueuedSink] = []
@@ -107,7 +108,10 @@ class ObservationHub:
         """Number, time and deliver an event. Never raises; ignored after `close` (OBS-07, OBS-09)."""
         if self._closed:
             return
-        merged = self._scope if scope is None else _merged(self._scope, scope)
+        if scope is not None and scope is not self._inner:
+            # Events come in rows from one place, so their scope is merged once.
+            self._inner, self._merged = scope, _merged(self._scope, scope)
+        merged = self._scope if scope is None else self._merged
         if self._root.emitting:
             # Emitted from inside a sink: queued, bounded (OBS-08).
             if len(self._root.pending) < self._root.capacity:

@@ -15,6 +15,7 @@ from outpost_lsp.domain.record import MAX_SAFE_INTEGER
 from outpost_lsp.errors import OutpostError
 
 _SHOWN_BEFORE: Final = 30
+_SHALLOW: Final = 8
 
 _type_name = type.__dict__["__name__"].__get__
 """Reads the name that Python keeps of a class, so that no metaclass gets a word in."""
@@ -22,10 +23,11 @@ _type_name = type.__dict__["__name__"].__get__
 
 def lossless_fault(value: Any, path: str = "value") -> str | None:
     """Why `value` is not lossless JSON, with the path of the first offence; `None` when it is."""
+    if _is_lossless(value, _SHALLOW):
+        return None
     kind = type(value)
     if kind is not dict and kind is not list:
-        fault = _plain_fault(value)
-        return None if fault is None else f"{path}: {fault}"
+        return f"{path}: {_plain_fault(value)}"
     steps: list[str] = [path]
     ancestors: set[int] = {id(value)}
     open_containers: list[tuple[Any, Iterator[tuple[Any, Any]]]] = [(value, _entries(value))]
@@ -53,6 +55,21 @@ def lossless_fault(value: Any, path: str = "value") -> str | None:
         steps.append(_step(container, key))
         open_containers.append((item, _entries(item)))
     return None
+
+
+def _is_lossless(value: Any, depth: int) -> bool:
+    """A quick look, as nearly all values are in order and none of them deep; `False` also when it did not look far enough."""
+    kind = type(value)
+    if kind is dict:
+        if depth == 0:
+            return False
+        for key, item in value.items():
+            if type(key) is not str or (type(item) is not str and not _is_lossless(item, depth - 1)):
+                return False
+        return True
+    if kind is list:
+        return depth > 0 and all(_is_lossless(item, depth - 1) for item in value)
+    return _plain_fault(value) is None
 
 
 def encode_json(value: Any, subject: str) -> bytes:
