@@ -17,7 +17,8 @@ from outpost_lsp.service.results import change_count, keep_result, let_go
 from outpost_lsp.worktrees.plain_folder import copy_of_plain_folder, reap_plain_folders
 from outpost_lsp.worktrees.registration import processes_in
 from outpost_lsp.worktrees.scratch import sweep_scratch
-from outpost_lsp.worktrees.worktree import TRASH, Leftover, reap, sweep
+from outpost_lsp.worktrees.trash import TRASH, sweep
+from outpost_lsp.worktrees.worktree import Leftover, reap
 
 if TYPE_CHECKING:
     from outpost_lsp.service.workspace import Workspace

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
+from anyio import to_thread
 
 from outpost_lsp.domain.sandbox import GitResult
 from outpost_lsp.errors import OutpostError
@@ -186,6 +187,8 @@ async def _frozen(
         tree, notes = await tree_of(worktree, scan, ground, max_untracked=1 << 62, new=new)
         notes += said
     elif known and not touched:
+        if not await to_thread.run_sync(worktree.top.is_dir):
+            raise OutpostError("workspace", f"The folder {worktree.top} is gone.")
         return ChangeSet(snapshot_commit, known, snapshot_commit, ()), ()
     else:
         async with object_reader(worktree) as reader:

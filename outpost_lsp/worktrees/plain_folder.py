@@ -21,8 +21,9 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import hardening, registration
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.snapshot import Snapshot, commit_tree, tree_of
+from outpost_lsp.worktrees.trash import TRASH, discard, sweep
 from outpost_lsp.worktrees.working_tree import scan_working_tree
-from outpost_lsp.worktrees.worktree import TRASH, Leftover, Worktree, discard, holds, prepare_place, sweep
+from outpost_lsp.worktrees.worktree import Leftover, Worktree, holds, prepare_place
 
 MOST_BYTES: Final = 50 * 1024 * 1024
 MOST_FILES: Final = 5_000

@@ -39,7 +39,8 @@ async def lay_out_submodules(worktree: Repository, commit: str) -> tuple[str, ..
 async def _lay_out(
     checkout: Repository, commit: str, stores: Path, prefix: str, filled: list[str], empty: list[str]
 ) -> None:
-    if prefix.count("/") > _DEEPEST or not await to_thread.run_sync((checkout.top / ".gitmodules").is_file):
+    # One look at a folder of the product's own: a worker thread would cost each dispatch more than that.
+    if prefix.count("/") > _DEEPEST or not (checkout.top / ".gitmodules").is_file():
         return
     names = await to_thread.run_sync(_declared, checkout.top / ".gitmodules")
     for path, oid in await _recorded(checkout, commit, list(names)):

@@ -12,14 +12,12 @@ import os
 import re
 import shutil
 import stat
-import threading
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Protocol
-from uuid import uuid4
+from typing import Literal, Protocol
 
 import anyio
 from anyio import to_thread
@@ -34,13 +32,11 @@ from outpost_lsp.worktrees.private_index import writing
 from outpost_lsp.worktrees.repository import administrative_directories, registered_directory
 from outpost_lsp.worktrees.submodules import lay_out_submodules
 from outpost_lsp.worktrees.together import both
+from outpost_lsp.worktrees.trash import TRASH, discard, sweep
 
 _log = logging.getLogger(__name__)
 
 Fill = Literal["at once", "auto", "on demand"]
-
-TRASH: Final = ".trash"
-"""Inside the folder of worktrees, so that moving there is a rename."""
 
 _RETRY_S = 5.0
 _PAUSE_S = 0.05
@@ -186,11 +182,8 @@ def _taken_up(repository: Repository, target: Path) -> tuple[Repository, registr
 
 async def remove_worktree(repository: Repository, directory: Path) -> None:
     """Take a worktree of the product out of view at once: folder and registration; what remains is swept in a worker."""
-    entry = await to_thread.run_sync(_out_of_view, repository, directory)
-    if entry is not None:
-        async with writing(repository):
-            # Removed by hand: `git worktree prune` would take registrations of others along.
-            await to_thread.run_sync(_drop_registration, entry)
+    async with writing(repository):
+        await to_thread.run_sync(_out_of_view, repository, directory)
 
 
 async def reap(repository: Repository, directory: Path, *, deadline_s: float = 60.0) -> Sequence[Leftover]:
@@ -310,29 +303,13 @@ def _is_of(owner: registration.Owner, target: Path, entry: Path) -> bool:
     return not words[0] and Path(os.path.normpath(target / os.fsdecode(words[2]))) == entry
 
 
-def _out_of_view(repository: Repository, directory: Path) -> Path | None:
+def _out_of_view(repository: Repository, directory: Path) -> None:
     discard(directory)
-    return _administrative(repository, directory)
-
-
-def _administrative(repository: Repository, directory: Path) -> Path | None:
-    entries = administrative_directories(repository.common_dir)
-    return next((entry for entry in entries if registered_directory(entry) == directory), None)
-
-
-def discard(folder: Path) -> None:
-    """Rename a folder of the product's out of view and delete it in a worker; nothing happens when it is gone.
-
-    Nobody waits for a large tree to go; what a process that ends leaves in the trash, the next start sweeps.
-    """
-    trash = folder.parent / TRASH
-    place = trash / f"{folder.name}-{uuid4().hex}"
-    try:
-        trash.mkdir(mode=0o700, exist_ok=True)
-        folder.rename(place)
-    except FileNotFoundError:
-        return
-    threading.Thread(target=shutil.rmtree, args=(place, True), name="outpost-trash", daemon=True).start()
+    for entry in administrative_directories(repository.common_dir):
+        if registered_directory(entry) == directory:
+            # Removed by hand: `git worktree prune` would take registrations of others along.
+            _drop_registration(entry)
+            return
 
 
 def _is_just_registered(view: Repository) -> bool:
@@ -358,11 +335,3 @@ def _drop_if_empty(registrations: Path) -> None:
         registrations.rmdir()
     except OSError:
         return  # Other worktrees are registered, or none ever was.
-
-
-def sweep(trash: Path) -> None:
-    """Delete what earlier processes left in a trash."""
-    if trash.is_symlink():
-        return
-    for place in trash.glob("*"):
-        shutil.rmtree(place, ignore_errors=True)
