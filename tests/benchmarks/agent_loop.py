@@ -1,7 +1,8 @@
 """What a step costs beside the plain loop and a peer: `python -m tests.benchmarks.agent_loop [--peers PYTHON] [--rounds N]`.
 
 CPU milliseconds per model request, streamed, against a scripted service on loopback. Contestants are fresh processes,
-their order is rotated, and ratios are taken within a round; the median over rounds is printed. `--peers` names a Python
+their order is rotated, and ratios are taken within a round; the median over rounds is printed. Where the system allows
+it they have one core and the service another: what wandering between cores costs is up to the machine. `--peers` names a Python
 with pydantic-ai and openai-agents (`pip install 'pydantic-ai-slim[openai]' openai-agents`). Figures of a busy machine are ratios at best.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CASES = ("steps-1", "steps-10", "steps-50", "steps-200", "steps-50x8", "delegate-8")
-Costs = dict[str, dict[str, float]]
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def contestants(peers: str | None) -> dict[str, tuple[str, str, dict[str, str]]]:
@@ -34,6 +35,12 @@ def contestants(peers: str | None) -> dict[str, tuple[str, str, dict[str, str]]]
         found["pydantic-ai"] = (peers, "peer_pydantic_ai.py", {})
         found["openai-agents"] = (peers, "peer_openai_agents.py", {})
     return found
+
+
+def keep_to(number: int) -> None:
+    """Let what is started from now on run on one of the cores that this process was given."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {CORES[number]})
 
 
 def measure(base_url: str, contestant: tuple[str, str, dict[str, str]]) -> dict[str, dict[str, float]]:
@@ -72,7 +79,9 @@ def main() -> None:
     parser.add_argument("--peers", help="a Python that has pydantic-ai")
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
+    keep_to(-1)
     service = subprocess.Popen([sys.executable, str(HERE / "scripted_service.py")], stdout=subprocess.PIPE, text=True)
+    keep_to(0)
     try:
         assert service.stdout is not None
         base_url = service.stdout.readline().strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import socket
@@ -821,6 +822,8 @@ def test_a_provider_that_was_not_closed_serves_the_next_event_loop_too() -> None
         assert [asyncio.run(once()) for _ in range(3)] == ["router-checkpoint"] * 3
         asyncio.run(provider.aclose())
     assert server.connections == 3
+    # Here, where it is expected, and not in a later test, the sockets of the dead loops are reported as not closed.
+    gc.collect()
 
 
 @pytest.mark.parametrize(
