@@ -72,7 +72,7 @@ async def find_repository(folder: Path, environment: Mapping[str, str] | None = 
     key = (repository.git_dir, repository.common_dir, frozenset(host.items()))
     known = _read.setdefault(key, repository.overrides)
     if len(_read) > _MOST_READ:
-        del _read[next(iter(_read))]
+        _read.pop(next(iter(_read)), None)
     repository = replace(repository, overrides=known)
     await _read_settings(repository)
     refuse_foreign_owner(repository, known.settings, foreign)
@@ -226,10 +226,12 @@ async def _read_settings(repository: Repository) -> None:
     settings = hardening.parse_configuration(result.stdout)
     files = hardening.configuration_files(repository.environment, repository.git_dir, repository.common_dir, settings)
     # A file that changes while git reads it is read again by the next call: the older stamp is kept.
-    known.stamp = before if files == known.files else hardening.signature(files)
-    known.files = files
-    known.settings = settings
+    stamp = before if files == known.files else hardening.signature(files)
+    # The stamp last: another thread that finds it good finds the rest.
     known.values = hardening.disarmed(settings)
+    known.settings = settings
+    known.files = files
+    known.stamp = stamp
 
 
 def _place(repository: Repository) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,3 +172,24 @@ async def test_a_revision_resolves_to_the_commit_also_through_a_tag(repository: 
     found = await find_repository(repository.path)
     assert await resolve_commit(found, "v1") == repository.head
     assert await resolve_commit(found, "main") == repository.head
+
+
+async def test_a_repository_that_is_found_again_has_its_configuration_read_again_when_that_changed(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    program, calls = tmp_path / "bin" / "git", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    host = host_environment()
+    environment = {**host, "PATH": f"{program.parent}:{host['PATH']}"}
+
+    async def readings() -> int:
+        await find_repository(repository.path, environment)
+        return sum(" config " in f"{call} " for call in calls.read_text().splitlines())
+
+    assert [await readings(), await readings()] == [1, 1]
+    repository.git("config", "filter.later.clean", "touch owned")
+    assert await readings() == 2
+    found = await find_repository(repository.path, environment)
+    assert ("filter.later.clean", "") in found.overrides.values
