@@ -6,6 +6,7 @@ Pure. An operation says what it expects to find, so that whoever carries it out 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -27,7 +28,7 @@ _FILES: Final = re.compile(
 )
 
 
-_UNFINISHED: Final = re.compile(rb"(?:.*/)?\.outpost-[0-9a-f]{16}\.(?:new|old|tmp)", re.DOTALL)
+_UNFINISHED: Final = re.compile(rb"(?:.*/)?\.outpost-[0-9a-f]{16}\.(?:new|old|tmp)(?:/.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,26 @@ class Landing:
     """Files that hold the result as they are."""
 
 
+def turned(operations: Sequence[FileOperation]) -> frozenset[str]:
+    """The paths where a file becomes a folder or a folder a file: one is taken away there, the other made."""
+    made = {one.path for one in operations if one.after is not None}
+    taken = {one.path for one in operations if one.after is None}
+    taken |= {one.moved_from for one in operations if one.moved_from is not None}
+    into_folders = {above for path in made for above in folders_above(path)} & taken
+    return frozenset(into_folders | ({above for path in taken for above in folders_above(path)} & made))
+
+
+def folders_above(path: str) -> list[str]:
+    """The folders that lead to a path, outer ones first."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def turning(path: str, turns: frozenset[str]) -> str | None:
+    """The one of the `turned` paths that a path is, or lies below."""
+    return next((place for place in (*folders_above(path), path) if place in turns), None)
+
+
 def needs_own_accept(path: str) -> bool:
     """Whether a file makes editors, shells, agents or build services act, so that a person must name it (SEC-09)."""
     *folders, name = path.casefold().split("/")
@@ -80,5 +101,5 @@ def needs_own_accept(path: str) -> bool:
 
 
 def is_unfinished(path: bytes) -> bool:
-    """Whether a file is named as the product names one that it is just writing, beside the place that it is meant for."""
+    """Whether a path is, or lies in, what the product is just writing, beside the place that it is meant for."""
     return _UNFINISHED.fullmatch(path) is not None

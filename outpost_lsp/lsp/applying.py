@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
-from outpost_lsp.domain.landing import FileOperation, Present
+from outpost_lsp.domain.landing import FileOperation, Present, turned, turning
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.lsp.documents import Document, as_on_disk, decoded
 from outpost_lsp.lsp.protocol import RequestFault
@@ -62,10 +62,18 @@ class EditorLanding:
 
     async def land(self, operations: Sequence[FileOperation]) -> bool:
         """Carry the operations out, all or none."""
-        by_editor = [one for one in operations if self._can_edit(one)]
+        # Editors carry a creation and a deletion out one by one: a file that becomes a folder is the disk's.
+        turns = turned(operations)
+        by_editor = [
+            one
+            for one in operations
+            if self._can_edit(one)
+            and turning(one.path, turns) is None
+            and (one.moved_from is None or turning(one.moved_from, turns) is None)
+        ]
         by_disk = [one for one in operations if one not in by_editor]
         for operation in by_disk:
-            if self._document(operation.path) is not None and operation.before is not None:
+            if self._document(operation.moved_from or operation.path) is not None and operation.before is not None:
                 await self._refuse_unsaved(operation)
         records = self._workspace.layout.landings
         await land(self._workspace.top, by_disk, records=records)
@@ -93,12 +101,12 @@ class EditorLanding:
         return all(side is None or decoded(side) is not None for side in (operation.before, operation.after))
 
     async def _refuse_unsaved(self, operation: FileOperation) -> None:
-        on_disk = await present_on_disk(self._workspace.top, operation.moved_from or operation.path)
-        if on_disk.content != operation.before:
+        path = operation.moved_from or operation.path
+        if (await present_on_disk(self._workspace.top, path)).content != operation.before:
             raise OutpostError(
                 "conflict",
-                f"{operation.path} has unsaved changes and the editor cannot apply edits: save it first",
-                {"path": operation.path},
+                f"{path} has unsaved changes and the editor cannot apply this edit: save it first",
+                {"path": path},
             )
 
     async def _apply(self, operations: Sequence[FileOperation]) -> bool:

@@ -15,7 +15,8 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ from typing import Final
 from outpost_lsp.domain.landing import Present
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.paths import Place
-from outpost_lsp.sandbox.standing import look, place_of
+from outpost_lsp.sandbox.standing import look, place_of, within
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ RECOVERY: Final = "recovery"
 """Beside the folder of records: earlier texts that could not be put back, since somebody had changed the file."""
 
 _DONE: Final = b"done\n"
+_FOLDER: Final = "directory:"
 
 
 @dataclass(slots=True)
@@ -42,6 +44,11 @@ class Step:
     after: str
     staged: str = ""
     kept: str = ""
+
+    @property
+    def turns(self) -> bool:
+        """Whether a file becomes a folder, or a folder a file; the names beside it are then a folder's, too."""
+        return self.before.startswith(_FOLDER) or self.after.startswith(_FOLDER)
 
 
 @dataclass(slots=True)
@@ -57,6 +64,20 @@ def digest(standing: Present) -> str:
     """A name for what stands somewhere."""
     content = b"" if standing.content is None else standing.content
     return f"{standing.kind}:{hashlib.sha256(content).hexdigest()}"
+
+
+def digest_of_folder(held: Mapping[str, Present]) -> str:
+    """A name for a folder that holds this at any depth."""
+    names = "".join(f"{path!r} {digest(held[path])}\n" for path in sorted(held))
+    return f"{_FOLDER}{hashlib.sha256(names.encode('utf-8', 'backslashreplace')).hexdigest()}"
+
+
+def digest_at(place: Place, step: Step) -> str:
+    """A name for what stands at a step's place; what a folder holds is looked at where the step is about a folder."""
+    standing = look(place)
+    if standing.kind == "directory" and step.turns:
+        return digest_of_folder({found.relative: look(found) for found in within(place)})
+    return digest(standing)
 
 
 def beside(ending: str) -> str:
@@ -134,7 +155,7 @@ def roll_back(record: Record, recovery: Path) -> list[str]:
             with place_of(root, step.path) as place:
                 if _put_back(place, step, recovery):
                     saved.append(step.path)
-                _unlink(place, step.staged)
+                remove(place, step.staged)
         except OutpostError as fault:
             if fault.details.get("reason") != "missing":
                 faults.append(fault)
@@ -150,8 +171,17 @@ def forget_kept(record: Record) -> None:
     """The landing stands: what was kept for taking it back goes."""
     for step in record.steps:
         with contextlib.suppress(OutpostError), place_of(Path(record.root), step.path) as place:
-            _unlink(place, step.kept)
-            _unlink(place, step.staged)
+            remove(place, step.kept)
+            remove(place, step.staged)
+
+
+def remove(place: Place, name: str) -> None:
+    """Remove what the product put beside a place, if it is there; a folder with all that it holds."""
+    status = _status(place, name) if name else None
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        shutil.rmtree(name, dir_fd=place.folder)
+    elif status is not None:
+        _unlink(place, name)
 
 
 def _settle(path: Path, recovery: Path) -> list[str]:
@@ -171,27 +201,49 @@ def _settle(path: Path, recovery: Path) -> list[str]:
 
 def _put_back(place: Place, step: Step, recovery: Path) -> bool:
     """Whether the earlier text had to be put into recovery, since the file is somebody else's by now."""
-    now = digest(look(place))
+    now = digest_at(place, step)
     folder = place.folder
     if not step.kept or _status(place, step.kept) is None:
         if step.before.startswith("absent:") and now == step.after and _is_ours(place, step):
             _unlink(place, place.name)
         return False
     if now == step.after or now.startswith("absent:"):
+        if step.turns and now == step.after:
+            # Neither a file nor a folder can be renamed onto the other.
+            remove(place, step.staged)
+            os.rename(place.name, step.staged, src_dir_fd=folder, dst_dir_fd=folder)
         os.rename(step.kept, place.name, src_dir_fd=folder, dst_dir_fd=folder)
         return False
     if now == step.before:
-        _unlink(place, step.kept)
+        remove(place, step.kept)
         return False
-    target = recovery / step.path
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    source = os.open(step.kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    with os.fdopen(source, "rb") as old, target.open("wb") as new:
-        shutil.copyfileobj(old, new)
-        new.flush()
-        os.fsync(new.fileno())
-    _unlink(place, step.kept)
+    _recover(place, step, recovery / step.path)
+    remove(place, step.kept)
     return True
+
+
+def _recover(place: Place, step: Step, target: Path) -> None:
+    """Copy what was kept to the recovery folder."""
+    kept = Place(place.folder, step.kept, step.kept)
+    status = kept.status()
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        _copy(kept, target)
+        return
+    for found in within(kept):
+        _copy(found, target / found.relative)
+
+
+def _copy(source: Place, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    what = look(source)
+    if what.kind == "link":
+        target.unlink(missing_ok=True)
+        target.symlink_to(os.fsdecode(what.content or b""))
+    elif what.content is not None:
+        with target.open("wb") as new:
+            new.write(what.content)
+            new.flush()
+            os.fsync(new.fileno())
 
 
 def _is_ours(place: Place, step: Step) -> bool:

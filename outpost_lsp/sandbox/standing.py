@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from anyio import to_thread
@@ -44,9 +46,39 @@ def look(place: Place) -> Present:
         return Present("file", opened.read())
 
 
-def place_of(root: Path, path: str) -> contextlib.AbstractContextManager[Place]:
-    """The place of a path, its folder held open; refused where nothing may ever be applied."""
+async def names_on_disk(root: Path, path: str) -> tuple[str, ...]:
+    """The paths, from `root`, of all that a folder holds at any depth; folders count where nothing is in them."""
+    return await to_thread.run_sync(_names, root, path)
+
+
+def _names(root: Path, path: str) -> tuple[str, ...]:
+    with place_of(root, path) as place:
+        return tuple(f"{path}/{found.relative}" for found in within(place))
+
+
+def within(folder: Place) -> Iterator[Place]:
+    """The places of all that a folder holds, links not followed, relative to it; each is good until the next one."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for at, folders, files, descriptor in os.fwalk(folder.name, dir_fd=folder.folder, onerror=fail):
+        inner = at[len(folder.name) + 1 :]
+        if inner and not folders and not files:
+            yield Place(descriptor, "", inner)
+        for name in (*folders, *files):
+            found = Place(descriptor, name, f"{inner}/{name}" if inner else name)
+            status = found.status()
+            if status is not None and not stat.S_ISDIR(status.st_mode):
+                yield found
+
+
+def place_of(root: Path, path: str, *, create: bool = False) -> contextlib.AbstractContextManager[Place]:
+    """The place of a path, its folder held open; refused where nothing may ever be applied.
+
+    With `create` the folders on the way are made.
+    """
     for part in path.split("/"):
         if part in {"", ".", ".."} or is_git_name(part):
             raise refused(path, "git" if is_git_name(part) else "escape", "nothing is applied there.")
-    return paths.place(root, path, follow_last=False, no_links=True)
+    return paths.place(root, path, follow_last=False, create=create, no_links=True)

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from outpost_lsp.domain.finding import Finding
 from outpost_lsp.domain.landing import ApplyConflict, FileOperation
 from outpost_lsp.domain.run import ChangeCount, Disposition, Run
 from outpost_lsp.errors import OutpostError, configuration
+from outpost_lsp.sandbox.standing import names_on_disk
 from outpost_lsp.worktrees.apply import ReadPresent, choose, plan
 from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
 from outpost_lsp.worktrees.changes import ChangeSet, changed_files, freeze, patch
@@ -122,7 +124,7 @@ async def apply(
     repository = _repository(workspace, run.id)
     versions = await versions_of(repository, changes)
     chosen = choose(versions, paths=paths, hunks=hunks)
-    landing = await plan(repository, chosen.versions, present)
+    landing = await plan(repository, chosen.versions, present, partial(names_on_disk, workspace.top))
     if landing.conflicts:
         return ApplyOutcome(False, conflicts=landing.conflicts, needs_own_accept=chosen.needs_own_accept)
     if landing.operations and not await land(landing.operations):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio import to_thread
 
-from outpost_lsp.domain.landing import ApplyConflict, FileOperation, Landing, Present, needs_own_accept
+from outpost_lsp.domain.landing import ApplyConflict, FileOperation, Landing, Present, folders_above, needs_own_accept
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.changes import ChangedFile
 from outpost_lsp.worktrees.contents import FileVersions, with_hunks
@@ -28,6 +28,9 @@ _SUBMODULE = "160000"
 
 ReadPresent = Callable[[str], Awaitable[Present]]
 """How a path is looked up: an open buffer's text where there is one, else the disk. A path behind a link is `other`."""
+
+ReadNames = Callable[[str], Awaitable[Sequence[str]]]
+"""The paths of all that a folder of the user holds at any depth: files, links, and folders in which nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,25 @@ def choose(
     return Chosen(tuple(wanted), waiting)
 
 
-async def plan(repository: Repository, versions: Sequence[FileVersions], present: ReadPresent) -> Landing:
-    """What applying the versions to the user's files takes, or the conflicts for which nothing may be done."""
+async def plan(
+    repository: Repository, versions: Sequence[FileVersions], present: ReadPresent, within: ReadNames
+) -> Landing:
+    """What applying the versions to the user's files takes, or the conflicts for which nothing may be done.
+
+    A file may become a folder, and a folder a file, when the versions take away all that stands there now.
+    """
+    taken = frozenset(
+        each.file.path if each.result is None else each.file.old_path or each.file.path
+        for each in versions
+        if each.result is None or each.file.old_path not in {None, each.file.path}
+    )
+    way = _Way(present, within, taken)
     operations: list[FileOperation] = []
     conflicts: list[ApplyConflict] = []
     already: list[str] = []
     for each in versions:
         try:
-            operation = await _plan_file(repository, each, present)
+            operation = await _plan_file(repository, each, way)
         except _UncleanError as unclean:
             conflicts.append(ApplyConflict(each.file.path, str(unclean)))
             continue
@@ -108,26 +122,76 @@ class _UncleanError(Exception):
     """Why one file cannot take the change."""
 
 
-async def _plan_file(repository: Repository, versions: FileVersions, present: ReadPresent) -> FileOperation | None:
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What stands at the paths of a result and on the way to them, and which of it the result takes away."""
+
+    present: ReadPresent
+    within: ReadNames
+    taken: frozenset[str]
+
+    async def find(self, path: str, mode: str, *, is_made: bool) -> Present:
+        """What stands at a path that changes; where something is made, what the result takes away does not stand."""
+        found = await self.present(path)
+        if is_made and found.kind == "directory":
+            await self._check_folder(path)
+            return Present("absent")
+        if is_made and found.kind in {"absent", "other"} and await self._is_open(path):
+            return Present("absent")
+        if found.kind in {"directory", "other"}:
+            raise _UncleanError("a folder or something that is no file stands there.")
+        if found.kind == "link" and mode != _LINK:
+            raise _UncleanError("a link stands there, and nothing is written through it.")
+        return found
+
+    async def is_gone(self, path: str) -> bool:
+        """Whether a folder has the name of a file, or a link stands where its folder was."""
+        kind = (await self.present(path)).kind
+        if kind == "other":
+            return any([(await self.present(folder)).kind == "link" for folder in folders_above(path)])
+        return kind == "directory"
+
+    async def _check_folder(self, path: str) -> None:
+        if not any(one.startswith(f"{path}/") for one in self.taken):
+            raise _UncleanError("a folder stands there; if the run empties it, apply both together.")
+        names = await self.within(path)
+        if not names:
+            raise _UncleanError("an empty folder stands there: remove it first.")
+        others = [one for one in names if one not in self.taken]
+        if others:
+            raise _UncleanError(
+                f"a folder stands there, and the run does not remove {others[0]}: move that away first."
+            )
+
+    async def _is_open(self, path: str) -> bool:
+        """Whether folders, nothing, or a file that the result takes away are on the way to a new file."""
+        for folder in folders_above(path):
+            kind = (await self.present(folder)).kind
+            if kind in {"file", "link"} and folder in self.taken:
+                return True
+            if kind == "link":
+                return False
+            if kind not in {"absent", "directory"}:
+                raise _UncleanError(f"{folder} is no folder; if the run removes that, apply both together.")
+        return (await self.present(path)).kind == "absent"
+
+
+async def _plan_file(repository: Repository, versions: FileVersions, way: _Way) -> FileOperation | None:
     """The operation for one file; `None` when the user has the result already."""
     file = versions.file
     if _SUBMODULE in {file.old_mode, file.new_mode}:
         raise _UncleanError("a submodule is not applied; move it to its new commit yourself.")
     if file.new_mode == _LINK and versions.result is not None and _leaves(file.path, versions.result):
         raise _UncleanError("it becomes a link that leads out of the repository.")
-    if versions.result is None and (await present(file.path)).kind == "directory":
-        return None  # The file that the run removes is gone, and a folder has its name.
-    if versions.base is None and (await present(file.path)).kind == "directory":
-        raise _UncleanError(
-            "a folder stands there; if the run empties it, apply that first, and remove the empty folder."
-        )
-    target = await _look(present, file.path, file.new_mode or file.old_mode)
-    if target.kind == "absent" and versions.result is not None:
-        await _check_way(present, file.path)
+    if versions.result is None and await way.is_gone(file.path):
+        return None
+    is_moved = file.old_path is not None and file.old_path != file.path
+    is_made = versions.result is not None and (versions.base is None or is_moved)
+    target = await way.find(file.path, file.new_mode or file.old_mode, is_made=is_made)
     if versions.base is None:
         return _create(versions, target)
-    if file.old_path is not None and file.old_path != file.path:
-        return await _move(repository, versions, target, present)
+    if is_moved:
+        return await _move(repository, versions, target, way)
     if versions.result is None:
         return _delete(versions, target)
     return await _write(repository, versions, target)
@@ -175,12 +239,11 @@ async def _write(repository: Repository, versions: FileVersions, target: Present
     return FileOperation(file.path, target.content, merged, None, executable, is_link)
 
 
-async def _move(
-    repository: Repository, versions: FileVersions, target: Present, present: ReadPresent
-) -> FileOperation | None:
+async def _move(repository: Repository, versions: FileVersions, target: Present, way: _Way) -> FileOperation | None:
     file = versions.file
     assert file.old_path is not None
-    source = await _look(present, file.old_path, file.old_mode)
+    gone = await way.is_gone(file.old_path)
+    source = Present("absent") if gone else await way.find(file.old_path, file.old_mode, is_made=False)
     if source.kind == "absent" and target.content == versions.result:
         return None
     if target.kind != "absent":
@@ -189,24 +252,6 @@ async def _move(
     content = source.content if moved is None else moved.after
     is_link = file.new_mode == _LINK
     return FileOperation(file.path, source.content, content, file.old_path, _executable(file), is_link)
-
-
-async def _look(present: ReadPresent, path: str, mode: str) -> Present:
-    found = await present(path)
-    if found.kind in {"directory", "other"}:
-        raise _UncleanError("a folder or something that is no file stands there.")
-    if found.kind == "link" and mode != _LINK:
-        raise _UncleanError("a link stands there, and nothing is written through it.")
-    return found
-
-
-async def _check_way(present: ReadPresent, path: str) -> None:
-    """A new file needs folders, or nothing, on its way: a file that becomes a folder is removed by an apply of its own."""
-    parts = path.split("/")[:-1]
-    for depth in range(1, len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        if (await present(folder)).kind not in {"absent", "directory"}:
-            raise _UncleanError(f"{folder} is no folder; if the run removes that, apply it first, by itself.")
 
 
 def _executable(file: ChangedFile) -> bool | None:

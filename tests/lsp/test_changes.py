@@ -199,6 +199,48 @@ async def test_an_editor_that_declines_leaves_everything_as_it_is(
         assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is True
 
 
+@pytest.mark.parametrize("unsaved", [True, False], ids=["with unsaved text", "saved"])
+async def test_a_file_that_becomes_a_folder_is_applied_in_one(
+    repository: RealRepository, service: ModelServer, unsaved: bool
+) -> None:
+    calls = [
+        {"name": "delete_file", "input": {"path": "a.txt"}},
+        {"name": "write_file", "input": {"path": "a.txt/deep/inside.txt", "content": "in\n"}},
+        {"name": "write_file", "input": {"path": "new.txt", "content": "new\n"}},
+    ]
+    for call in calls:
+        service.add(Answer(calls=[call]))
+    service.add("Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        editor.open(repository.path / "a.txt")
+        if unsaved:
+            server.notify(
+                "textDocument/didChange",
+                {
+                    "textDocument": {"uri": (repository.path / "a.txt").as_uri(), "version": 2},
+                    "contentChanges": [{"text": "what the person types\n"}],
+                },
+            )
+        run = await _dispatched(server)
+        if unsaved:
+            fault = await server.command_fault("outpost.apply", {"runId": run["id"]})
+            assert "a.txt has unsaved changes" in fault["message"]
+            assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
+            assert editor.edits == []
+            return
+        editor.declines = True
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is False
+        assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
+        editor.declines = False
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert outcome["applied"] is True
+        assert (repository.path / "a.txt/deep/inside.txt").read_text() == "in\n"
+        assert (repository.path / "new.txt").read_text() == "new\n"
+        assert not list(repository.path.rglob(".outpost-*"))
+
+
 async def test_an_editor_that_gives_up_half_way_is_told_of_truly_and_the_rest_can_be_applied(
     repository: RealRepository, service: ModelServer
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import shutil
 import signal
 import warnings
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def killed_at(number: int, work: Callable[[], None]) -> bool:
 
             return call
 
-        for name in ("rename", "link", "unlink", "symlink", "mkdir", "write", "fsync", "fchmod"):
+        for name in ("rename", "link", "unlink", "rmdir", "symlink", "mkdir", "write", "fsync", "fchmod"):
             setattr(os, name, counted(getattr(os, name)))
         try:
             work()
@@ -183,6 +184,157 @@ def test_a_record_that_was_cut_short_had_begun_nothing(tmp_path: Path, content: 
     (records / "cut.json").write_bytes(content)
     assert settle_landings(records) == ()
     assert not list(records.glob("*"))
+
+
+TURNS = (
+    FileOperation("to folder", b"a file\n", None),
+    FileOperation("to folder/deep/made.txt", None, b"made\n"),
+    FileOperation("to folder/link", None, b"deep/made.txt", is_link=True),
+    FileOperation("to file/one.txt", b"one\n", None),
+    FileOperation("elsewhere.txt", b"two\n", b"two and edited\n", "to file/deep/two.txt"),
+    FileOperation("to file/link", b"one.txt", None, is_link=True),
+    FileOperation("to file", None, b"a file\n"),
+    FileOperation("written.txt", b"before\n", b"after\n"),
+)
+
+
+@pytest.fixture
+def turning(folder: Path) -> Path:
+    (folder / "to folder").write_text("a file\n")
+    (folder / "to folder").chmod(0o640)
+    (folder / "to file" / "deep").mkdir(parents=True)
+    (folder / "to file" / "one.txt").write_text("one\n")
+    (folder / "to file" / "one.txt").chmod(0o600)
+    (folder / "to file" / "deep" / "two.txt").write_text("two\n")
+    (folder / "to file" / "link").symlink_to("one.txt")
+    return folder
+
+
+def is_turned(folder: Path) -> bool:
+    now = standing(folder)
+    names = ("to file", "to folder/deep/made.txt", "to folder/link", "elsewhere.txt", "written.txt")
+    return [now.get(name, (0, b""))[1] for name in names] == [
+        b"a file\n", b"made\n", b"deep/made.txt", b"two and edited\n", b"after\n",
+    ]  # fmt: skip
+
+
+def test_REL_01_a_kill_while_files_become_folders_and_folders_files_leaves_all_of_it_or_nothing(
+    turning: Path, tmp_path: Path
+) -> None:
+    records = tmp_path / "state" / "landings"
+    before = standing(turning)
+    shutil.copytree(turning, tmp_path / "as it was", symlinks=True)
+    taken_back = finished = 0
+    for number in itertools.count():
+        was_killed = killed_at(number, lambda: landing._land(turning, TURNS, records))
+        assert settle_landings(records) == ()
+        assert not list(records.glob("*"))
+        assert not list(turning.rglob(".outpost-*"))
+        now = standing(turning)
+        if not was_killed:
+            break
+        if now == before:
+            taken_back += 1
+            continue
+        assert is_turned(turning)
+        finished += 1
+        shutil.rmtree(turning)
+        shutil.copytree(tmp_path / "as it was", turning, symlinks=True)
+    assert is_turned(turning)
+    assert taken_back > 20
+    assert finished > 3
+
+
+def test_REL_01_a_kill_while_a_turn_is_taken_back_is_taken_back_at_the_next_start(
+    turning: Path, tmp_path: Path
+) -> None:
+    records = tmp_path / "state" / "landings"
+    before = standing(turning)
+    # The last file is another one than expected, at the very end: all turns are done by then and have to go back.
+    late = [*TURNS[:-1], FileOperation("other.txt", b"other\n", b"edited\n")]
+    exchange = landing._exchange
+
+    def failing(root: Path, step: Any) -> None:
+        if step.path == "other.txt":
+            raise OutpostError("conflict", "other.txt has changed meanwhile")
+        exchange(root, step)
+
+    def work() -> None:
+        landing._exchange = failing  # type: ignore[assignment]
+        try:
+            landing._land(turning, late, records)
+        except OutpostError:
+            return
+
+    kills = 0
+    for number in itertools.count():
+        was_killed = killed_at(number, work)
+        assert settle_landings(records) == ()
+        assert standing(turning) == before
+        assert not list(records.glob("*"))
+        if not was_killed:
+            break
+        kills += 1
+    assert kills > 30
+
+
+@pytest.mark.parametrize("changed", ["to folder/deep/made.txt", "to file"])
+def test_what_the_user_wrote_into_a_turn_after_the_kill_stays_and_what_stood_there_is_kept(
+    turning: Path, tmp_path: Path, changed: str
+) -> None:
+    records = tmp_path / "state" / "landings"
+    for number in itertools.count():
+        assert killed_at(number, lambda: landing._land(turning, TURNS, records))
+        if (turning / "to folder").is_dir() and (turning / "to file").is_file():
+            break
+        settle_landings(records)
+    (turning / changed).write_text("the user's\n")
+    assert settle_landings(records) == (changed.split("/", maxsplit=1)[0],)
+    assert (turning / changed).read_text() == "the user's\n"
+    (kept,) = (tmp_path / "state" / "recovery").iterdir()
+    wanted = {"to folder": b"a file\n"} if "/" in changed else {
+        "to file/one.txt": b"one\n", "to file/deep/two.txt": b"two\n", "to file/link": b"one.txt",
+    }  # fmt: skip
+    assert {name: text for name, (_, text) in standing(kept).items() if text != b"/"} == wanted
+    assert not list(turning.rglob(".outpost-*"))
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda top: (top / "to file/mine.txt").write_text("the user's\n"),
+        lambda top: (top / "to file/deep/mine").mkdir(),
+        lambda top: (top / "to file/one.txt").write_text("the user's\n"),
+        lambda top: (top / "to folder").write_text("the user's\n"),
+    ],
+)
+async def test_what_somebody_puts_into_a_turn_before_it_is_made_changes_nothing(
+    turning: Path, tmp_path: Path, put: Callable[[Path], object]
+) -> None:
+    put(turning)
+    before = standing(turning)
+    with pytest.raises(OutpostError) as caught:
+        await land(turning, TURNS, records=tmp_path / "landings")
+    assert caught.value.code == "conflict"
+    assert standing(turning) == before
+    assert not list((tmp_path / "landings").glob("*"))
+
+
+def test_what_somebody_puts_into_a_folder_while_it_is_turned_is_back_in_its_place(
+    turning: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = landing._stage
+
+    def meanwhile(*arguments: Any) -> None:
+        stage(*arguments)
+        (turning / "to file" / "mine.txt").write_text("the user's\n")
+
+    monkeypatch.setattr(landing, "_stage", meanwhile)
+    before = standing(turning)
+    with pytest.raises(OutpostError, match="has changed meanwhile"):
+        landing._land(turning, TURNS, tmp_path / "landings")
+    mine = {"to file/mine.txt": (standing(turning)["to file/mine.txt"][0], b"the user's\n")}
+    assert standing(turning) == before | mine
 
 
 async def test_REL_02_a_disk_that_is_full_changes_nothing_and_says_so(folder: Path, tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from outpost_lsp.domain.landing import Landing, Present, needs_own_accept
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.landing import land
-from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.sandbox.standing import names_on_disk, present_on_disk
 from outpost_lsp.worktrees.apply import choose, merge_contents, plan
 from outpost_lsp.worktrees.changes import ChangedFile
 from outpost_lsp.worktrees.contents import FileVersions, Hunk, versions_of, with_hunks
 from outpost_lsp.worktrees.git import Repository, find_repository
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import Worktree, open_worktree
-from tests.support.repositories import Case, RealRepository
+from tests.support.repositories import Case, RealRepository, make_repository
 
 
 async def agent_on(repository: RealRepository, folder: Path) -> tuple[Repository, Worktree]:
@@ -35,7 +35,7 @@ async def result_of(found: Repository, worktree: Worktree) -> tuple[FileVersions
 
 
 async def apply_on_disk(found: Repository, versions: tuple[FileVersions, ...]) -> Landing:
-    landing = await plan(found, versions, partial(present_on_disk, found.top))
+    landing = await plan(found, versions, partial(present_on_disk, found.top), partial(names_on_disk, found.top))
     await land(found.top, landing.operations, records=found.top.parent / "landings")
     return landing
 
@@ -48,46 +48,133 @@ def files_of(repository: RealRepository) -> dict[str, bytes]:
     }
 
 
-async def test_SEC_23_a_file_that_becomes_a_folder_is_a_conflict_until_its_removal_is_applied(
-    repository: RealRepository, tmp_path: Path
+def tree_of(root: Path) -> dict[str, bytes | str]:
+    """Every file, link and empty folder but git's."""
+    found: dict[str, bytes | str] = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = path.read_bytes()
+        elif not any(path.iterdir()):
+            found[name] = "empty"
+    return {name: what for name, what in found.items() if not name.startswith(".git/")}
+
+
+TURNED = {"to folder": ("name", "name/deep/inside.txt"), "to file": ("name/deep/inside.txt", "name")}
+"""What the user has, and what the agent makes of it."""
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["a move", "another text"])
+@pytest.mark.parametrize("turn", TURNED)
+async def test_SEC_23_a_file_that_becomes_a_folder_or_the_other_way_round_is_applied_in_one(
+    repository: RealRepository, tmp_path: Path, turn: str, same: bool
 ) -> None:
-    repository.write("name", "a file\n")
+    old, new = TURNED[turn]
+    repository.write(old, "the text of a file\nwith a few lines\nthat make a move\n")
+    (repository.path / old).chmod(0o755)
     repository.commit_all()
     found, worktree = await agent_on(repository, tmp_path / "trees")
-    (worktree.directory / "name").unlink()
-    (worktree.directory / "name").mkdir()
-    (worktree.directory / "name" / "inside.txt").write_text("new\n")
+    text = (worktree.directory / old).read_text() if same else "new\n"
+    remake(worktree.directory, old, new, text)
     (worktree.directory / "other.txt").write_text("new\n")
+    expected = tree_of(worktree.directory)
+    expected.pop(".git", None)
+    before = repository.state()
     versions = await result_of(found, worktree)
-    before = files_of(repository)
     landing = await apply_on_disk(found, versions)
-    assert [(each.path, "name is no folder" in each.reason) for each in landing.conflicts] == [
-        ("name/inside.txt", True)
-    ]
-    assert files_of(repository) == before
-    await apply_on_disk(found, choose(versions, paths=["name"]).versions)
-    assert (await apply_on_disk(found, versions)).conflicts == ()
-    assert (repository.path / "name" / "inside.txt").read_text() == "new\n"
-    assert (await apply_on_disk(found, versions)).already == ("name", "name/inside.txt", "other.txt")
+    assert landing.conflicts == ()
+    assert tree_of(repository.path) == expected
+    assert bool((repository.path / new).stat().st_mode & 0o100) == bool(
+        (worktree.directory / new).stat().st_mode & 0o100
+    )
+    again = await apply_on_disk(found, versions)
+    assert (again.operations, again.conflicts) == ((), ())
+    await worktree.close(keep=False)
+    git = {name: state for name, state in before.items() if name.startswith(".git/")}
+    assert {name: state for name, state in repository.state().items() if name.startswith(".git/")} == git
 
 
-async def test_SEC_23_a_folder_that_becomes_a_file_is_a_conflict_until_it_is_gone(
+def remake(root: Path, old: str, new: str, text: str) -> None:
+    shutil.rmtree(root / "name") if "/" in old else (root / old).unlink()
+    (root / new).parent.mkdir(parents=True, exist_ok=True)
+    (root / new).write_text(text)
+
+
+IN_THE_WAY = {
+    "edited": ("to folder", lambda top: (top / "name").write_text("the user's\n"), "changed meanwhile"),
+    "a link": ("to folder", lambda top: ((top / "name").unlink(), (top / "name").symlink_to("kept.txt")), "a link"),
+    "edited inside": (
+        "to file", lambda top: (top / "name/deep/inside.txt").write_text("the user's\n"), "changed meanwhile",
+    ),
+    "new inside": (
+        "to file", lambda top: (top / "name/mine.txt").write_text("the user's\n"), "does not remove name/mine.txt",
+    ),
+    "ignored inside": (
+        "to file", lambda top: (top / "name/x.log").write_text("ignored\n"), "does not remove name/x.log",
+    ),
+    "an empty folder inside": ("to file", lambda top: (top / "name/mine").mkdir(), "does not remove name/mine"),
+    "a repository inside": (
+        "to file", lambda top: make_repository(top / "name" / "own", {"a": "a\n"}), "does not remove name/own/",
+    ),
+    "emptied": ("to file", lambda top: (top / "name/deep/inside.txt").unlink(), "does not remove name/deep"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case_name", IN_THE_WAY)
+async def test_SEC_23_what_the_user_put_in_the_way_of_such_a_turn_is_a_conflict_that_changes_nothing(
+    repository: RealRepository, tmp_path: Path, case_name: str
+) -> None:
+    turn, work, reason = IN_THE_WAY[case_name]
+    old, new = TURNED[turn]
+    repository.write(".gitignore", "*.log\n")
+    repository.write("kept.txt", "kept\n")
+    repository.write(old, "a file\n")
+    repository.commit_all()
+    found, worktree = await agent_on(repository, tmp_path / "trees")
+    remake(worktree.directory, old, new, "new\n")
+    (worktree.directory / "kept.txt").write_text("edited\n")
+    versions = await result_of(found, worktree)
+    work(repository.path)
+    before = tree_of(repository.path)
+    landing = await apply_on_disk(found, versions)
+    assert any(reason in each.reason for each in landing.conflicts), landing.conflicts
+    assert landing.operations == ()
+    assert tree_of(repository.path) == before
+
+
+@pytest.mark.parametrize("turn", TURNED)
+async def test_SEC_23_one_half_of_such_a_turn_alone_says_what_has_to_go_with_it(
+    repository: RealRepository, tmp_path: Path, turn: str
+) -> None:
+    old, new = TURNED[turn]
+    repository.write(old, "a file\n")
+    repository.commit_all()
+    found, worktree = await agent_on(repository, tmp_path / "trees")
+    remake(worktree.directory, old, new, "new\n")
+    versions = await result_of(found, worktree)
+    before = tree_of(repository.path)
+    half = await apply_on_disk(found, choose(versions, paths=[new]).versions)
+    assert [(each.path, each.reason.endswith("apply both together.")) for each in half.conflicts] == [(new, True)]
+    assert tree_of(repository.path) == before
+    await apply_on_disk(found, choose(versions, paths=[old]).versions)
+    assert not (repository.path / old).exists()
+
+
+async def test_SEC_23_a_folder_that_becomes_a_link_is_applied_in_one_and_is_then_known_as_applied(
     repository: RealRepository, tmp_path: Path
 ) -> None:
     repository.write("name/inside.txt", "a file\n")
+    repository.write("real/inside.txt", "another\n")
     repository.commit_all()
     found, worktree = await agent_on(repository, tmp_path / "trees")
     shutil.rmtree(worktree.directory / "name")
-    (worktree.directory / "name").write_text("new\n")
+    (worktree.directory / "name").symlink_to("real")
     versions = await result_of(found, worktree)
-    before = files_of(repository)
-    landing = await apply_on_disk(found, versions)
-    assert [(each.path, "remove the empty folder" in each.reason) for each in landing.conflicts] == [("name", True)]
-    assert files_of(repository) == before
-    await apply_on_disk(found, choose(versions, paths=["name/inside.txt"]).versions)
-    (repository.path / "name").rmdir()
     assert (await apply_on_disk(found, versions)).conflicts == ()
-    assert (repository.path / "name").read_text() == "new\n"
+    assert (repository.path / "name").readlink() == Path("real")
+    assert (repository.path / "real/inside.txt").read_text() == "another\n"
     assert (await apply_on_disk(found, versions)).already == ("name", "name/inside.txt")
 
 
@@ -128,7 +215,7 @@ async def test_SEC_23_r05_the_result_lands_on_the_users_unfinished_work(
     script = "git rev-parse HEAD; git diff --cached; git stash list; git for-each-ref; cat .env build/out.o"
     kept = subprocess.check_output(["sh", "-c", f"({script}) | sha256sum | cut -d' ' -f1"], cwd=dirty.path, text=True)
     assert kept.strip() == dirty.facts["kept_digest"]
-    again = await plan(found, versions, partial(present_on_disk, found.top))
+    again = await plan(found, versions, partial(present_on_disk, found.top), partial(names_on_disk, found.top))
     assert again.operations == ()
     assert not list(dirty.path.rglob(".outpost-*"))
 
@@ -406,7 +493,7 @@ async def test_an_open_buffer_counts_before_the_disk(repository: RealRepository,
     async def present(path: str) -> Present:
         return Present("file", b"ONE\ntwo\nthree\n") if path == "a.txt" else await present_on_disk(found.top, path)
 
-    landing = await plan(found, versions, present)
+    landing = await plan(found, versions, present, partial(names_on_disk, found.top))
     assert [operation.before for operation in landing.operations] == [b"ONE\ntwo\nthree\n"]
     assert landing.operations[0].after is not None
 
@@ -420,7 +507,9 @@ async def test_a_failure_in_the_middle_puts_everything_back(repository: RealRepo
         (worktree.directory / f"file-{number}.txt").write_text("after\n")
     (worktree.directory / "new" / "deep").mkdir(parents=True)
     (worktree.directory / "new" / "deep" / "file.txt").write_text("after\n")
-    landing = await plan(found, await result_of(found, worktree), partial(present_on_disk, found.top))
+    landing = await plan(
+        found, await result_of(found, worktree), partial(present_on_disk, found.top), partial(names_on_disk, found.top)
+    )
     repository.write("file-4.txt", "meanwhile\n")
     before = files_of(repository)
     with pytest.raises(OutpostError) as caught:

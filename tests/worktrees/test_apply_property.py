@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outpost_lsp.sandbox.landing import land
-from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.sandbox.standing import names_on_disk, present_on_disk
 from outpost_lsp.worktrees.apply import plan
 from outpost_lsp.worktrees.contents import versions_of
 from outpost_lsp.worktrees.git import find_repository
@@ -110,7 +110,7 @@ async def test_SNAP_06_applying_is_a_three_way_merge_and_nothing_else_changes(
     put(repository.path, begun, user)
     before, expected = state_of_git(repository), merged(folder, begun, user, agent)
 
-    landing = await plan(found, versions, partial(present_on_disk, found.top))
+    landing = await plan(found, versions, partial(present_on_disk, found.top), partial(names_on_disk, found.top))
     assert {one.path for one in landing.conflicts} == {path for path, one in expected.items() if one == "conflict"}
     await land(found.top, landing.operations, records=folder / "landings")
 

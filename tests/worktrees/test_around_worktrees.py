@@ -13,7 +13,7 @@ import pytest
 
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.sandbox.landing import land
-from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.sandbox.standing import names_on_disk, present_on_disk
 from outpost_lsp.worktrees import witness
 from outpost_lsp.worktrees.apply import plan
 from outpost_lsp.worktrees.bundle import load_bundle, save_bundle
@@ -206,7 +206,7 @@ async def test_SNAP_09_a_plain_folder_is_worked_on_in_a_copy_and_applied_to(plai
     assert [(file.path, file.status) for file in changes.files] == [("new.txt", "added"), ("sub/b.txt", "modified")]
     assert listing(plain) == before
     versions = await versions_of(worktree.repository, changes)
-    landing = await plan(worktree.repository, versions, partial(present_on_disk, plain))
+    landing = await plan(worktree.repository, versions, partial(present_on_disk, plain), partial(names_on_disk, plain))
     await land(plain, landing.operations, records=tmp_path / "landings")
     assert (plain / "sub" / "b.txt").read_text() == "TWO\n"
     assert (plain / "new.txt").read_text() == "new\n"
