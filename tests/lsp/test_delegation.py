@@ -94,6 +94,7 @@ async def test_scenario_A_a_coordinator_and_its_reviewer(
             "outpost.steer", {"runId": started["runId"], "text": ADVICE, "subagent": started["id"]}
         )
         await service.until(lambda: len(service.requests) == 2)
+        await server.command("outpost.agents")  # What is sent later is answered later: the text has arrived by now.
         service.release("the review")
         assert (await server.answer_to(steered))["result"] == {"delivery": "injected"}
         run = (await server.answer_to(asked))["result"]["run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -256,7 +257,6 @@ async def test_without_a_folder_commands_say_so(tmp_path: Any) -> None:
 
 async def _until_agent(server: ServerProcess, name: str) -> None:
     """Settings are read beside the requests: ask until the agent is there."""
-    for _ in range(500):
-        if name in await _agents(server):
-            return
-    raise AssertionError(f"the agent {name} never came")
+    async with asyncio.timeout(60):
+        while name not in await _agents(server):
+            await asyncio.sleep(0.01)

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -246,27 +248,40 @@ async def test_GIT_01_output_is_cut_at_its_limit_and_says_so(repository: RealRep
     assert (len(whole.stdout), whole.truncated) == (100_000, False)
 
 
-async def test_GIT_01_a_deadline_and_a_cancellation_end_the_process(repository: RealRepository, tmp_path: Path) -> None:
+async def test_GIT_01_a_deadline_and_a_cancellation_end_the_process(
+    repository: RealRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
-    real = shutil.which("git")
+    real, pid = shutil.which("git"), tmp_path / "pid"
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *sleep*) echo $$ > {tmp_path}/pid; sleep 1000 & sleep 1000;; *) exec {real} "$@";; esac\n'
+        f'#!/bin/sh\ncase "$*" in *sleep*) sleep 1000 & echo $$ > {pid}; sleep 1000;; *) exec {real} "$@";; esac\n'
     )
     program.chmod(0o755)
     host = host_environment()
     found = await find_repository(repository.path, {**host, "PATH": f"{program.parent}:{host['PATH']}"})
-    with pytest.raises(OutpostError, match=r"^git sleep took longer than 0\.3 s") as caught:
-        await run_git(found, ["sleep"], deadline_s=0.3)
+    start = os.posix_spawn
+
+    def started(*arguments: Any, **more: Any) -> int:
+        """The deadline begins after this: it is over a program that runs, however slow the machine is to start it."""
+        process = start(*arguments, **more)
+        while not (pid.exists() and pid.read_text().endswith("\n")):
+            time.sleep(0.01)
+        return process
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_spawn", started)
+        with pytest.raises(OutpostError, match=r"^git sleep took longer than 0\.3 s") as caught:
+            await run_git(found, ["sleep"], deadline_s=0.3)
     assert caught.value.code == "timeout"
-    await _until_the_group_is_gone(int((tmp_path / "pid").read_text()))
-    (tmp_path / "pid").unlink()
+    await _until_the_group_is_gone(int(pid.read_text()))
+    pid.unlink()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_git, found, ["sleep"])
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        while not (pid.exists() and pid.read_text().endswith("\n")):
             await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
-    await _until_the_group_is_gone(int((tmp_path / "pid").read_text()))
+    await _until_the_group_is_gone(int(pid.read_text()))
 
 
 async def test_check_turns_a_failure_into_a_fault_with_gits_words(repository: RealRepository) -> None:
