@@ -73,14 +73,19 @@ _NO_SUCH_MODEL = ("not found", "not exist", "no such", "unknown model")
 _KEY_WORDS = ("api key", "api_key", "unauthorized")
 
 
-Way = Literal["local", "direct", "proxy"]
-"""How a service is reached: on this machine, through the network, or through the proxy that is set."""
+Way = Literal["local", "direct", "proxy", "environment"]
+"""How a service is reached: on this machine, through the network, or through the proxy of a setting or a variable."""
 
 _WAYS: Mapping[Way, str] = {
     "local": "base_url",
     "direct": "base_url and the network; where it asks for a proxy, set `proxy` under [http]",
     "proxy": "`proxy` under [http], base_url and the network",
+    "environment": "the proxy that HTTPS_PROXY or ALL_PROXY names (NO_PROXY leaves it out), base_url and the network",
 }
+
+_OTHER_NAME: Final = (62, 64)
+_OTHER_TIME: Final = (9, 10)
+"""What OpenSSL's codes say of a certificate: it is another host's or address's, it is not valid yet or not any more."""
 
 
 class Faults:
@@ -159,7 +164,7 @@ class Faults:
         cause = _root_of(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             text = "the certificate was not accepted"
-            hint = f"{cause.verify_message}; for a certificate authority of your own set `ca_file` under [http]"
+            hint = f"{cause.verify_message.rstrip('.')}; {_remedy_of(cause.verify_code)}"
             return self._lasting("provider", text, hint, {"unavailable": text})
         text, hint = _transport_words(error, cause, way)
         return self._fault("provider", text, hint, {"unavailable": text})
@@ -240,6 +245,14 @@ def _root_of(error: BaseException) -> BaseException:
             return error
         error = under
     return error
+
+
+def _remedy_of(verify_code: int) -> str:
+    if verify_code in _OTHER_NAME:
+        return "check base_url: whose name or address is in it?"
+    if verify_code in _OTHER_TIME:
+        return "check the clock of this machine; else the service needs a new one"
+    return "for a certificate authority of your own set `ca_file` under [http]"
 
 
 def _transport_words(error: Exception, cause: BaseException, way: Way) -> tuple[str, str]:

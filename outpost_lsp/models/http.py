@@ -12,6 +12,7 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
 
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.endpoint import Endpoint
@@ -44,6 +45,15 @@ Headers = Sequence[tuple[bytes, bytes]]
 Wake = Callable[[], None]
 
 
+def _proxy_of_the_environment(url: str) -> bool:
+    """Whether the usual variables name a proxy for this address; the HTTP library follows them."""
+    from urllib.request import getproxies, proxy_bypass  # Only a failure asks for it.
+
+    parts = urlsplit(url)
+    named = getproxies()
+    return bool(named.get(parts.scheme) or named.get("all")) and not proxy_bypass(parts.hostname or "")
+
+
 class HttpDoor:
     """The connections to one service."""
 
@@ -59,7 +69,9 @@ class HttpDoor:
     def _way(self) -> Way:
         if self._endpoint.is_loopback:
             return "local"
-        return "direct" if self._endpoint.proxy is None else "proxy"
+        if self._endpoint.proxy is not None:
+            return "proxy"
+        return "environment" if _proxy_of_the_environment(self._url) else "direct"
 
     @property
     def faults(self) -> Faults:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 _LARGEST_SHOWN = 64 * 1024 * 1024
 _WATCH_S = 10.0
+_DISMISSALS_S = 2.0
+"""Somebody waits for what was dismissed elsewhere, and for the end of a date; to look for both is a matter of three files."""
 _AT_ONCE = 100
 """So many files are looked at before others have their turn."""
 
@@ -252,13 +255,18 @@ class Workspace:
             await asyncio.wait({self._reaping})
 
     async def _watch(self) -> None:
-        """What a server does now and then: follow other processes' findings and files written outside the editor, which
-        not every client tells of, and forget what nobody needs any more.
+        """What a server does now and then: follow other processes' findings and dismissals and files written outside the
+        editor, which not every client tells of, and forget what nobody needs any more.
         """
         tidied = False
+        due = time.monotonic() + _WATCH_S
         while True:
-            await asyncio.sleep(_WATCH_S)
+            await asyncio.sleep(min(_DISMISSALS_S, _WATCH_S))
             try:
+                if time.monotonic() < due:
+                    self.board.follow_dismissed()
+                    continue
+                due = time.monotonic() + _WATCH_S
                 self.board.catch_up()
                 for number, path in enumerate(self.board.paths()):
                     if number % _AT_ONCE == 0:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import resource
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import pytest
 
 from outpost_lsp.domain.model import ModelRequest, TextDelta
 from outpost_lsp.errors import OutpostError, unavailable_fault
+from outpost_lsp.models.faults import Faults
 from outpost_lsp.models.openai import OpenAIModelProvider
 from outpost_lsp.models.service import ServiceProvider
 from tests.models.asking import ASK, FORMS, KEY, MakeProvider, ask, chat, fault_of, responses
@@ -192,6 +194,28 @@ async def test_U_35_ca_file_adds_an_authority() -> None:
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+async def test_U_35_a_certificate_of_another_name_is_not_blamed_on_its_authority() -> None:
+    with ModelServer(["never"], certificate=(TLS / "elsewhere.pem", TLS / "elsewhere.key")) as server:
+        fault = await fault_of(responses(server.base_url, ca_file=TLS / "elsewhere.pem"))
+    assert "check base_url: whose name or address is in it?" in fault.message
+    assert "ca_file" not in fault.message
+
+
+@pytest.mark.parametrize(
+    ("verify_code", "told"), [(9, "the clock"), (10, "the clock"), (62, "base_url"), (64, "base_url"), (18, "ca_file")]
+)
+def test_U_35_each_reason_to_refuse_a_certificate_has_its_own_remedy(verify_code: int, told: str) -> None:
+    import httpx
+
+    cause = ssl.SSLCertVerificationError()
+    cause.verify_code, cause.verify_message = verify_code, "this is wrong with it"
+    error = httpx.ConnectError("no")
+    error.__cause__ = cause
+    fault = Faults("local", "https://model.invalid/v1").of_transport(error, connect_s=10, silence_s=10)
+    remedy = fault.message.partition("this is wrong with it; ")[2]
+    assert [word for word in ("the clock", "base_url", "ca_file") if word in remedy] == [told]
+
+
 async def test_cancelling_an_encrypted_answer_closes_its_connection() -> None:
     with ModelServer([Answer(text="hello there", hang_after=3)], certificate=CERTIFICATE) as server:
         provider = chat(server.base_url, ca_file=TLS / "authority.pem")
@@ -250,6 +274,18 @@ async def test_the_proxy_is_asked_for_services_elsewhere(named_by: str, monkeypa
     assert KEY.encode() not in heard[0]
     assert fault.code == "provider"
     assert "proxy" in fault.message
+
+
+async def test_U_35_a_proxy_of_the_environment_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    # The port of discard, where nothing listens.
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    fault = await fault_of(OpenAIModelProvider("https://model.invalid/v1", KEY, max_retries=0))
+    assert "the proxy that HTTPS_PROXY or ALL_PROXY names" in fault.message
+    monkeypatch.setenv("NO_PROXY", "model.invalid")
+    fault = await fault_of(OpenAIModelProvider("https://model.invalid/v1", KEY, max_retries=0))
+    assert "HTTPS_PROXY" not in fault.message
 
 
 async def test_a_proxy_that_is_no_url_is_named() -> None:

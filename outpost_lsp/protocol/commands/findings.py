@@ -33,7 +33,7 @@ class DismissParams(Params):
             try:
                 datetime.fromisoformat(value)
             except ValueError:
-                raise ValueError("an RFC 3339 time is expected") from None
+                raise ValueError("a date like 2030-01-31, or an RFC 3339 time, is expected") from None
         return value
 
 
