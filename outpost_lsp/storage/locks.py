@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.storage.owners import Owner, this_process
+from outpost_lsp.storage.owners import Owner, owner_in, record_of, this_process
+from outpost_lsp.storage.presence import Presence
+from outpost_lsp.storage.presence import sweep as sweep_presences
 from outpost_lsp.storage.private_files import open_private, private_folder, replace_private, storage_fault, write_all
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,8 @@ _LOCK_BYTES: Final = 4096
 class Lock:
     """A lock that is held. Releasing twice does nothing the second time (LOCK-06)."""
 
-    def __init__(self, path: Path, key: str, nonce: str) -> None:
+    def __init__(self, path: Path, key: str, nonce: str, presence: Presence) -> None:
+        self._presence = presence
         self.path = path
         self.key = key
         self._nonce = nonce
@@ -40,6 +43,7 @@ class Lock:
         found = _read(self.path)
         if found is not None and found.get("nonce") == self._nonce:
             self.path.unlink(missing_ok=True)
+        self._presence.close()
 
     def __enter__(self) -> Lock:
         return self
@@ -62,11 +66,16 @@ class LockFolder:
         """The lock for `key`, or `conflict` at once with its path and its owner's pid (LOCK-03)."""
         private_folder(self.folder)
         path, nonce = self.path(key), secrets.token_hex(16)
-        owner = this_process()
-        content = json.dumps({"pid": owner.pid, "started": owner.started, "nonce": nonce, "key": key}).encode()
-        for _ in range(2):
-            if _create(path, content) or _take_over(path, content):
-                return Lock(path, key, nonce)
+        presence = Presence(self.folder)
+        content = json.dumps(record_of(this_process(), presence) | {"nonce": nonce, "key": key}).encode()
+        try:
+            for _ in range(2):
+                if _create(path, content) or _take_over(path, content):
+                    return Lock(path, key, nonce, presence)
+        except BaseException:
+            presence.close()
+            raise
+        presence.close()
         pid = (_read(path) or {}).get("pid")
         raise OutpostError(
             "conflict",
@@ -76,7 +85,7 @@ class LockFolder:
 
     def owner(self, key: str) -> Owner | None:
         """Who holds the lock for `key` now; `None` when nobody alive does."""
-        found = _owner(_read(self.path(key)))
+        found = owner_in(_read(self.path(key)), self.folder)
         return found if found is not None and found.is_alive else None
 
     def stale(self) -> dict[Path, str]:
@@ -91,6 +100,7 @@ class LockFolder:
             content = _read(path)
             if _is_stale(path, content) and _remove_stale(path):
                 removed.append(str((content or {}).get("key", path.name)))
+        sweep_presences(self.folder)
         return removed
 
 
@@ -193,19 +203,13 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _is_stale(path: Path, content: dict[str, Any] | None) -> bool:
-    owner = _owner(content)
+    owner = owner_in(content, path.parent)
     if owner is not None:
         return not owner.is_alive
     try:
         return time.time() - path.lstat().st_mtime > _UNREADABLE_IS_STALE_AFTER_S
     except FileNotFoundError:
         return False
-
-
-def _owner(content: dict[str, Any] | None) -> Owner | None:
-    pid = (content or {}).get("pid")
-    started = (content or {}).get("started", "")
-    return Owner(pid, started) if type(pid) is int and isinstance(started, str) else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

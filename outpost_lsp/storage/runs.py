@@ -21,7 +21,8 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.identifiers import check_id, is_safe_id, now_text
 from outpost_lsp.storage.json_lines import MANGLED_SUFFIX, encoded, parse_object, tolerant
 from outpost_lsp.storage.locks import exclusive
-from outpost_lsp.storage.owners import Owner, this_process
+from outpost_lsp.storage.owners import Owner, owner_in, record_of, this_process
+from outpost_lsp.storage.presence import Presence, sweep
 from outpost_lsp.storage.private_files import private_folder, read_private, replace_private
 
 _log = logging.getLogger(__name__)
@@ -54,13 +55,16 @@ class RunStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, _Stored] = {}
+        self._presence: Presence | None = None
 
     def save(self, run: Run) -> None:
         """Write a record. While the run is not finished this process is its owner."""
         owner = b"null"
         if not run.is_finished:
-            process = this_process()
-            owner = json.dumps({"pid": process.pid, "started": process.started}).encode()
+            private_folder(self.folder)
+            # Held for as long as the store is there: whoever shares the folder sees by it that its runs go on.
+            self._presence = self._presence or Presence(self.folder)
+            owner = json.dumps(record_of(this_process(), self._presence)).encode()
         self._write(run, owner)
 
     def save_elsewhere(self, run: Run) -> None:
@@ -111,6 +115,7 @@ class RunStore:
             run = run.model_copy(update={"status": "interrupted", "finished_at": now_text()})
             self.save(run)
             marked.append(run)
+        sweep(self.folder)
         return tuple(marked)
 
     def spent(self, since: str, *, workspace: str | None = None) -> Spent:
@@ -172,7 +177,7 @@ class RunStore:
             self._known.pop(id, None)
             return None
         try:
-            stored = _parsed(content, signature)
+            stored = _parsed(content, signature, self.folder)
         except ValueError as error:
             # A damaged record costs itself only; out of the way, it is reported this one time.
             _log.warning("%s is no run record and was put aside: %s", path, str(error).splitlines()[0])
@@ -186,11 +191,10 @@ class RunStore:
         return self.folder / f"{check_id(id, 'run')}{suffix}"
 
 
-def _parsed(content: bytes, signature: tuple[int, int, int]) -> _Stored:
+def _parsed(content: bytes, signature: tuple[int, int, int], folder: Path) -> _Stored:
     value = parse_object(content)
     if value is None:
         raise ValueError("no JSON object")
     owner = value.get("owner")
-    pid, started = (owner.get("pid"), owner.get("started", "")) if isinstance(owner, dict) else (None, "")
     run = tolerant(Run, value.get("run"))
-    return _Stored(signature, run, Owner(pid, str(started)) if type(pid) is int else None, owner == _ELSEWHERE)
+    return _Stored(signature, run, owner_in(owner, folder), owner == _ELSEWHERE)
