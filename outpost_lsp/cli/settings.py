@@ -68,6 +68,8 @@ def _told(loaded: LoadedSettings) -> int:
     """Say what is wrong on standard error; a fault is a wrong configuration, what was refused or passed over is not."""
     for fault in (*loaded.faults, *loaded.refused, *loaded.warnings):
         print(fault, file=sys.stderr)
+    if remedy := loaded.remedy_of_refusals:
+        print(remedy, file=sys.stderr)
     return USAGE if loaded.faults else DONE
 
 
@@ -97,9 +99,19 @@ def trust(options: argparse.Namespace) -> int:
         was_trusted = store.distrust(folder)
         print(f"{folder} is not trusted any more" if was_trusted else f"{folder} was not trusted")
         return DONE
-    loaded = load_settings(user_file=user_settings(os.environ), folder=folder)
-    store.trust(folder, loaded.digest)
+    before = load_settings(user_file=user_settings(os.environ), folder=folder)
+    store.trust(folder, before.digest)
     print(f"{folder} is trusted, as long as its settings stay as they are")
-    for fault in loaded.refused:
-        print(f"  now in force: {fault.key} ({fault.origin})")
+    now = load_settings(
+        user_file=user_settings(os.environ),
+        folder=folder,
+        trust=lambda digest: decide_trust(folder, digest, client=None, environment=os.environ, store=store),
+    )
+    _told(now)
+    if not now.faults:
+        # What has a fault counts for nothing, and some keys are for nobody's repository to set.
+        kept_out = {refusal.key for refusal in now.refused}
+        for refusal in before.refused:
+            if refusal.key not in kept_out:
+                print(f"  now in force: {refusal.key} ({refusal.origin})")
     return DONE

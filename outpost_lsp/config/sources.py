@@ -20,7 +20,7 @@ from outpost_lsp.config.merge import MergedTree
 from outpost_lsp.config.names import Named
 from outpost_lsp.config.schema import BUILT_IN, Settings
 from outpost_lsp.config.toml_lines import Path
-from outpost_lsp.config.trust import Trust, allowed, settings_digest
+from outpost_lsp.config.trust import TRUSTED_ONLY, Trust, allowed, settings_digest
 from outpost_lsp.config.whole import judged
 
 _BUILT_IN: Final = Origin("default", "built in")
@@ -62,6 +62,12 @@ class LoadedSettings:
     def is_trusted(self) -> bool:
         """Whether the workspace's folder is trusted."""
         return self.trust.is_trusted
+
+    @property
+    def remedy_of_refusals(self) -> str:
+        """Why the folder is not trusted and how it becomes so, where that kept a setting out; else nothing."""
+        kept_out = not self.is_trusted and any(TRUSTED_ONLY in refusal.message for refusal in self.refused)
+        return f"the folder is not trusted: {self.trust.reason}" if kept_out else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,7 +232,8 @@ def _configuration(workspace: Workspace) -> Iterator[Check]:
         yield Check("configuration", "fail", fault)
     if not workspace.faults:
         yield Check("configuration", "ok", f"agents: {', '.join(workspace.settings.agents)}")
-    yield Check("trust", "ok", "trusted" if workspace.is_trusted else "not trusted; see outpost-lsp trust")
+    trust = workspace.loaded.trust
+    yield Check("trust", "ok", "trusted" if trust.is_trusted else f"not trusted: {trust.reason}")
 
 
 async def _face(outpost: Outpost, workspace: Workspace) -> Check:

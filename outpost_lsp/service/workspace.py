@@ -130,9 +130,12 @@ class Workspace:
             self._follow_dismissals()
 
     def tell_refusals(self) -> None:
-        """Tell what the settings tried and may not, each key once."""
-        for refusal in (*self._loaded.refused, *self._loaded.warnings):
-            text = str(refusal)
+        """Tell what the settings tried and may not, each key once, and last what would let them."""
+        told = [str(refusal) for refusal in (*self._loaded.refused, *self._loaded.warnings)]
+        # An editor that has a trust of its own asks the person itself.
+        if self._trusted is None and (remedy := self._loaded.remedy_of_refusals):
+            told.append(f"{self.folder}: {remedy}")
+        for text in told:
             if text not in self._told_refusals:
                 self._told_refusals.add(text)
                 self._outpost.tell(Notice("warning", text))

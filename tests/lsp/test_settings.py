@@ -163,6 +163,9 @@ async def test_an_untrusted_folder_is_told_what_it_may_not_and_trust_lifts_it(
     async with running_server() as server:
         await server.initialize(changed.path)
         await server.notification("window/showMessage", lambda params: "providers.theirs" in params["message"])
+        await server.notification(
+            "window/showMessage", lambda params: "do so with `outpost-lsp trust`" in params["message"]
+        )
         assert (await _agents(server))["reviewer"]["model"] == "offline"
         assert await server.command("outpost.trust", {"trusted": True}) == {"trusted": True}
         assert (await _agents(server))["reviewer"]["model"] == "theirs"
