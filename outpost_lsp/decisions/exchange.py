@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 
 _CONNECT_S: Final = 10.0
 _IDLE_S: Final = 60.0
+_TIMEOUTS: Final = {"connect": _CONNECT_S, "read": None, "write": None, "pool": None}
+_HEADERS: Final = {
+    b"Content-Type": b"application/json",
+    b"Accept": b"application/json",
+    b"Accept-Encoding": b"identity",
+    b"User-Agent": b"outpost-lsp",
+}
 _UNAVAILABLE: Final = frozenset({408, 500, 502, 503, 504, 529})
 
 
 class Exchange:
     """A kept connection to one endpoint.
 
-    The client is made at the first request and again when another event loop asks; `aclose` ends it.
+    The transport is made at the first request and again when another event loop asks; `aclose` ends it. There is no
+    client around it: what that adds is for cookies, redirects and the environment, none of which count here.
     """
 
     def __init__(
@@ -46,7 +54,8 @@ class Exchange:
         self._proxy = proxy
         self._remedy = remedy
         self._is_plain = endpoint.lower().startswith("http://") and proxy is None
-        self._client: httpx.AsyncClient | None = None
+        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._url: httpx.URL | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, body: bytes, key: str | None) -> bytes:
@@ -75,21 +84,27 @@ class Exchange:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
-        client, loop = self._client, self._loop
-        self._client = self._loop = None
+        transport, loop = self._transport, self._loop
+        self._transport = self._loop = None
         # The connections of an event loop that has ended cannot be closed any more.
-        if client is not None and loop is asyncio.get_running_loop():
-            await client.aclose()
+        if transport is not None and loop is asyncio.get_running_loop():
+            await transport.aclose()
 
     async def _post(self, httpx: Any, body: bytes, key: str | None) -> bytes:
-        client = await self._ready_client(httpx)
-        headers = {b"Content-Type": b"application/json", b"Accept": b"application/json"}
+        transport = await self._ready_transport(httpx)
+        if self._url is None:
+            self._url = httpx.URL(self._endpoint)
+        headers = dict(_HEADERS)
         if key is not None:
             headers[b"Authorization"] = b"Bearer " + key.encode()
-        async with client.stream("POST", self._endpoint, content=body, headers=headers) as response:
+        request = httpx.Request("POST", self._url, headers=headers, content=body, extensions={"timeout": _TIMEOUTS})
+        response = await transport.handle_async_request(request)
+        try:
             if not 200 <= response.status_code <= 299:
                 raise _status_fault(response.status_code, response.headers, self._remedy)
             return await self._read(response)
+        finally:
+            await response.aclose()
 
     async def _read(self, response: httpx.Response) -> bytes:
         if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
@@ -106,23 +121,20 @@ class Exchange:
             chunks.append(chunk)
         return b"".join(chunks)
 
-    async def _ready_client(self, httpx: Any) -> httpx.AsyncClient:
+    async def _ready_transport(self, httpx: Any) -> httpx.AsyncHTTPTransport:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        if self._transport is None or self._loop is not loop:
             # The connections of an earlier event loop died with it.
             verify = self._tls() if self._is_plain else await asyncio.to_thread(self._tls)
-            if self._client is None or self._loop is not loop:
-                self._client = httpx.AsyncClient(
+            if self._transport is None or self._loop is not loop:
+                self._transport = httpx.AsyncHTTPTransport(
                     verify=verify,
                     proxy=self._proxy,
                     trust_env=False,
-                    follow_redirects=False,
-                    timeout=httpx.Timeout(None, connect=_CONNECT_S),
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=_IDLE_S),
-                    headers={"Accept-Encoding": "identity"},
                 )
                 self._loop = loop
-        return self._client
+        return self._transport
 
     def _tls(self) -> ssl.SSLContext:
         if self._is_plain:
