@@ -125,8 +125,8 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
     # A response that arrives after cancellation is discarded and not counted (LOOP-18).
     await checkpoint()
     loop.account(_checked(result.usage), source, request.model)
-    await breathe()
     if runtime.verbose:
+        await breathe()
         loop.emit(ModelResponseEvent(response=_result_json(result)))
     answered = result.model or request.model
     if answered not in runtime.answered_models:

@@ -75,8 +75,9 @@ async def run_calls(loop: Loop, blocks: Sequence[ToolCallBlock]) -> tuple[ToolRe
     """Carry out the calls of one answer and give their results in call order."""
     calls = []
     for block in blocks:
+        if calls:
+            await breathe()
         calls.append(await _prepared(loop, block))
-        await breathe()
     for group in _groups(calls):
         await _run_group(loop, [call for call in group if call.output is None])
     results = []
