@@ -37,8 +37,12 @@ def list_runs(options: argparse.Namespace) -> int:
 
 
 async def _list_runs(options: argparse.Namespace) -> int:
-    async with opened(options) as (outpost, _):
+    async with opened(options) as (outpost, workspace):
         runs = outpost.runs(options.limit, options.status)
+        if any(run.status == "interrupted" for run in runs):
+            # Whether they changed something may only just be looked at.
+            await workspace.cleared()
+            runs = outpost.runs(options.limit, options.status)
         if options.json:
             print(json.dumps([run_json(run, uri_of) for run in runs], ensure_ascii=False, indent=2))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.run import ReviewScope
@@ -99,8 +100,23 @@ async def _steer(desk: Desk, params: shapes.SteerParams, _: Token | None) -> Res
     return {"delivery": delivery.mode}
 
 
-def _runs(desk: Desk, params: shapes.RunsParams) -> Result:
-    return {"runs": [desk.reporter.run(run) for run in desk.outpost.runs(params.limit, params.status)]}
+def _runs(desk: Desk, params: shapes.RunsParams, _: Token | None) -> Result | Awaitable[Result]:
+    """At once, but for interrupted runs of which it is not known yet whether they changed something."""
+
+    async def wait() -> Result:
+        await desk.all_ready()
+        if any(run.status == "interrupted" for run in desk.outpost.runs(params.limit, params.status)):
+            for workspace in desk.outpost.workspaces:
+                await workspace.cleared()
+        return answer()
+
+    def answer() -> Result:
+        return {"runs": [desk.reporter.run(run) for run in desk.outpost.runs(params.limit, params.status)]}
+
+    if not desk.is_ready:
+        return wait()
+    told = answer()
+    return wait() if any(run["status"] == "interrupted" for run in told["runs"]) else told
 
 
 async def _show(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Result:
@@ -159,7 +175,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "outpost.continue": _continue,
     "outpost.cancel": when_ready(_cancel),
     "outpost.steer": _steer,
-    "outpost.runs": when_ready(_runs),
+    "outpost.runs": _runs,
     "outpost.show": _show,
     "outpost.transcript": _transcript,
 }

@@ -92,6 +92,7 @@ def change_count(changes: ChangeSet) -> ChangeCount:
 
 async def diff(workspace: Workspace, run: Run) -> RunDiff:
     """What a run changed; empty when it changed nothing."""
+    run = await _looked_after(workspace, run)
     if not _has_result(workspace, run.id):
         return RunDiff((), b"")
     async with _readable(workspace, run.id) as repository:
@@ -118,6 +119,7 @@ async def apply(
     `present` says what stands at a path now (an open buffer before the disk). The run stays `pending` while anything of
     it is neither applied nor discarded.
     """
+    run = await _looked_after(workspace, run)
     changes = await _result(workspace, run)
     if changes is None or run.disposition not in ("pending", "applied"):
         raise configuration(f"run {run.id} has no changes to apply ({run.disposition})", runId=run.id)
@@ -141,6 +143,7 @@ async def apply(
 
 async def discard(workspace: Workspace, run: Run) -> bool:
     """Drop a run's changes; `False` when there was nothing left to drop."""
+    run = await _looked_after(workspace, run)
     if run.disposition != "pending":
         return False
     await _settle(workspace, run.id, "discarded")
@@ -160,6 +163,14 @@ async def reopen(workspace: Workspace, run: Run) -> Run:
     details.pop("applied", None)
     workspace.runs.save_details(run.id, details)
     return workspace.change_run(run.id, disposition="pending")
+
+
+async def _looked_after(workspace: Workspace, run: Run) -> Run:
+    """The run as it is when what a dead process left of it was looked at, which a start does in the background."""
+    if run.status != "interrupted" or run.disposition != "none":
+        return run
+    await workspace.cleared()
+    return workspace.runs.load(run.id) or run
 
 
 def _has_result(workspace: Workspace, run_id: str) -> bool:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outpost_lsp.domain.landing import FileOperation
 from outpost_lsp.domain.run import Run
+from outpost_lsp.sandbox.landing import land
+from outpost_lsp.sandbox.standing import present_on_disk
 from outpost_lsp.service import results
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.identifiers import new_run_id, now_text
@@ -84,6 +89,47 @@ async def test_SNAP_07_after_the_folder_of_worktrees_changed_what_the_former_one
         assert b"+two" in (await results.diff(workspace, run)).patch
         assert [path.name for path in former.iterdir() if path.name[0] != "."] == [changed]
         assert not (former / ".trash" / "left").exists()
+
+
+@pytest.mark.parametrize("deed", ["diff", "apply", "discard"])
+async def test_U_14_whoever_asks_for_an_interrupted_runs_changes_right_after_the_start_gets_them(
+    open_office: Open, project: RealRepository, deed: str
+) -> None:
+    run_id = new_run_id()
+    async with open_office() as office:
+        workspace = await _opened(office, project.path)
+        workspace.runs.save(_interrupted(run_id, project.path))
+        snapshot = await take_snapshot(workspace.repository)
+        worktree = await open_worktree(workspace.repository, snapshot.commit, workspace.layout.worktrees, run_id=run_id)
+        owner = Owner(run_id, worktree.commit, _ended_process(), "1")
+        (worktree.repository.git_dir / "locked").write_text(owner.reason, "utf-8")
+        (worktree.directory / "new.txt").write_text("two\n", "utf-8")
+    async with open_office() as office:
+        workspace = await _opened(office, project.path)
+        run = workspace.runs.load(run_id)
+        assert run is not None
+        if deed == "diff":
+            assert b"+two" in (await results.diff(workspace, run)).patch
+        elif deed == "discard":
+            assert await results.discard(workspace, run)
+        else:
+            top = workspace.top
+            outcome = await results.apply(
+                workspace,
+                run,
+                present=partial(present_on_disk, top),
+                land=partial(_landed, top, workspace.layout.landings),
+            )
+            assert outcome.files == ("new.txt",)
+            assert (project.path / "new.txt").read_text() == "two\n"
+        known = workspace.runs.load(run_id)
+        assert known is not None
+        assert known.disposition == {"diff": "pending", "apply": "applied", "discard": "discarded"}[deed]
+
+
+async def _landed(top: Path, records: Path, operations: Sequence[FileOperation]) -> bool:
+    await land(top, operations, records=records)
+    return True
 
 
 async def _opened(office: Office, folder: Path, settings: dict[str, Any] | None = None) -> Workspace:
