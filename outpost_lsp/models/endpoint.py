@@ -76,6 +76,18 @@ class Endpoint:
         return _DEFAULT_THINKING_TIMEOUT_S if reasoning in _LONG_THINKING else _DEFAULT_TIMEOUT_S
 
 
+def proxy_of_the_environment(url: str) -> str | None:
+    """The proxy that the usual variables name for an address; the HTTP library follows them where no setting does."""
+    from urllib.request import getproxies, proxy_bypass  # Only failures and the doctor ask for it.
+
+    parts = urlsplit(url)
+    named = getproxies()
+    proxy = named.get(parts.scheme) or named.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
 def checked_base_url(base_url: str) -> str:
     """The URL without trailing slashes; `configuration` unless it is https, or http to this machine."""
     if not isinstance(base_url, str) or not _URL.fullmatch(base_url):

@@ -12,10 +12,9 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlsplit
 
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.models.endpoint import Endpoint
+from outpost_lsp.models.endpoint import Endpoint, proxy_of_the_environment
 from outpost_lsp.models.faults import Faults, Way
 from outpost_lsp.models.retry import wait_before_retry
 from outpost_lsp.models.sse import EventSplitter, EventTooLargeError
@@ -45,15 +44,6 @@ Headers = Sequence[tuple[bytes, bytes]]
 Wake = Callable[[], None]
 
 
-def _proxy_of_the_environment(url: str) -> bool:
-    """Whether the usual variables name a proxy for this address; the HTTP library follows them."""
-    from urllib.request import getproxies, proxy_bypass  # Only a failure asks for it.
-
-    parts = urlsplit(url)
-    named = getproxies()
-    return bool(named.get(parts.scheme) or named.get("all")) and not proxy_bypass(parts.hostname or "")
-
-
 class HttpDoor:
     """The connections to one service."""
 
@@ -73,7 +63,7 @@ class HttpDoor:
             return "local"
         if self._endpoint.proxy is not None:
             return "proxy"
-        return "environment" if _proxy_of_the_environment(self._url) else "direct"
+        return "environment" if proxy_of_the_environment(self._url) else "direct"
 
     @property
     def faults(self) -> Faults:

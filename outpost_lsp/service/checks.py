@@ -1,7 +1,7 @@
 """What a person should know when something does not work: the checks of the doctor (DOC rules).
 
-No model request is made: access to a service is never verified here, and keys are looked up but never shown. A probe
-that fails is a failed check, not an exception, and none takes longer than its deadline.
+No model request is made: a service is only seen to take connections, access to it is never verified here, and keys are
+looked up but never shown. A probe that fails is a failed check, not an exception, and none takes longer than its deadline.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
@@ -17,7 +19,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio import to_thread
 
-from outpost_lsp.config.keys import key_variable
+from outpost_lsp.config.keys import key_variable, public_url
 from outpost_lsp.config.services import ProviderSettings
 from outpost_lsp.config.tracing import EXTRA_MISSING, collector, has_extra
 from outpost_lsp.decisions.rules import RULES, shipped_record
@@ -29,8 +31,9 @@ from outpost_lsp.reviews.rules import RuleAnalyser
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.cleaning import dead_worktrees
 from outpost_lsp.service.face_check import face_check
+from outpost_lsp.service.reaching import why_not_reached
 from outpost_lsp.service.sandbox_checks import sandbox_checks
-from outpost_lsp.storage.identifiers import new_run_id
+from outpost_lsp.storage.identifiers import new_run_id, now_text
 from outpost_lsp.storage.layout import Layout
 from outpost_lsp.storage.locks import LockFolder
 from outpost_lsp.storage.private_files import storage_fault
@@ -94,7 +97,8 @@ async def _checks(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check
     yield await _guarded("confinement", lambda: _confinement(outpost, workspace))
     for check in _configuration(workspace):
         yield check
-    for check in _services(outpost, workspace):
+    yield await _guarded("clock", lambda: _clock(workspace))
+    async for check in _services(outpost, workspace):
         yield check
     if workspace.settings.runs.ray.url:
         yield await _guarded("face", lambda: _face(outpost, workspace))
@@ -236,24 +240,44 @@ def _configuration(workspace: Workspace) -> Iterator[Check]:
     yield Check("trust", "ok", "trusted" if trust.is_trusted else f"not trusted: {trust.reason}")
 
 
+async def _clock(workspace: Workspace) -> Check:
+    """Certificates, the end of dismissals and the order of runs go by it."""
+    now = now_text()
+    last = max((run.started_at for run in workspace.runs.list(limit=1)), default="") if workspace.has_repository else ""
+    if last > now_text(datetime.now(UTC) + timedelta(minutes=5)):
+        return Check("clock", "warn", f"it says {now}, and a run began at {last}: set the clock of this machine")
+    return Check("clock", "ok", f"it says {now}")
+
+
 async def _face(outpost: Outpost, workspace: Workspace) -> Check:
     if outpost.offline:
         return Check("face", "ok", "not asked: everything is offline")
     return Check(*await face_check(workspace.settings.runs, outpost.environment))
 
 
-def _services(outpost: Outpost, workspace: Workspace) -> Iterator[Check]:
+async def _services(outpost: Outpost, workspace: Workspace) -> AsyncIterator[Check]:
     settings = workspace.settings
+    reach = partial(_reached, outpost, workspace)
     for name, provider in settings.providers.items():
         if provider.kind != "offline":
-            yield _service(f"provider {name}", provider.base_url, _provider_key(outpost, provider))
+            check = _service(f"provider {name}", provider.base_url, _provider_key(outpost, provider))
+            yield await reach(check, provider.base_url or public_url(provider.kind))
     for name, decider in settings.deciders.items():
         if decider.kind == "rules":
             yield _rules(name)
         else:
-            yield _service(f"decider {name}", decider.base_url, _key(outpost, decider.api_key_env))
+            check = _service(f"decider {name}", decider.base_url, _key(outpost, decider.api_key_env))
+            yield await reach(check, decider.base_url or "")
     if settings.telemetry.enabled:
         yield _telemetry(outpost, workspace)
+
+
+async def _reached(outpost: Outpost, workspace: Workspace, check: Check, base_url: str) -> Check:
+    """The check of a service, with what became of a connection to it; a machine may be away from its network for a while."""
+    if check.status == "fail" or outpost.offline or not base_url:
+        return check
+    told = await why_not_reached(base_url, workspace.settings.http.proxy)
+    return Check(check.name, "warn", f"{check.detail}; {told}") if told else check
 
 
 def _rules(name: str) -> Check:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outpost_lsp.decisions.rules import RULES, shipped_record
+from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.service import checks
 from outpost_lsp.service.checks import Check, diagnose
 from outpost_lsp.service.outpost import Outpost
@@ -70,9 +73,13 @@ async def test_DOC_04_each_key_is_looked_up_and_never_shown(
     status: str,
     told: str,
 ) -> None:
-    settings = {"providers": {"a": {"kind": "openai", **provider}}, "models": {"m": {"provider": "a", "name": "m"}}}
-    async with Outpost(folders, environment | variables) as outpost:
-        found = await looked_at(Office(outpost), project, settings)
+    with ModelServer() as server:
+        # The public service has a key of its own by default; it is not reached for in a test.
+        address = {"baseUrl": server.base_url} if "apiKeyEnv" in provider else {}
+        of_provider = {"kind": "openai", **address, **provider}
+        settings = {"providers": {"a": of_provider}, "models": {"m": {"provider": "a", "name": "m"}}}
+        async with Outpost(folders, environment | variables) as outpost:
+            found = await looked_at(Office(outpost), project, settings)
     assert (found["provider a"].status, told in found["provider a"].detail) == (status, True)
     assert "do-not-show" not in "".join(check.detail for check in found.values())
 
@@ -83,10 +90,68 @@ async def test_DOC_04_a_key_that_the_editor_may_give_is_no_failure(
     async def ask(_provider: str) -> str | None:
         raise AssertionError("the doctor asks nobody")
 
-    settings = {"providers": {"a": {"kind": "openai"}}}
-    async with Outpost(folders, environment, ask_client=ask) as outpost:
-        found = await looked_at(Office(outpost), project, settings)
+    with ModelServer() as server:
+        of_provider = {"kind": "openai", "baseUrl": server.base_url, "apiKeyEnv": "SOME_KEY"}
+        settings = {"providers": {"a": of_provider}}
+        async with Outpost(folders, environment, ask_client=ask) as outpost:
+            found = await looked_at(Office(outpost), project, settings)
     assert found["provider a"].status == "warn"
+    assert "reached" not in found["provider a"].detail
+
+
+# The port of discard, where nothing listens.
+NOBODY = "127.0.0.1:9"
+DISCARD = f"http://{NOBODY}"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "http", "variables", "told"),
+    [
+        (f"{DISCARD}/v1", {}, {}, f"it cannot be reached: nothing takes connections at {NOBODY}; is it running"),
+        ("https://x.invalid/v1", {"proxy": DISCARD}, {}, "the proxy cannot be reached: nothing takes connections at"),
+        ("https://x.invalid/v1", {"proxy": DISCARD}, {}, f"{NOBODY}; check `proxy` under [http]"),
+        ("https://x.invalid/v1", {}, {"HTTPS_PROXY": DISCARD}, f"{NOBODY}; check the proxy that HTTPS_PROXY or ALL_"),
+        ("https://x.invalid/v1", {}, {"ALL_PROXY": NOBODY}, f"{NOBODY}; check the proxy that HTTPS_PROXY or ALL_"),
+        ("https://x.invalid/v1", {}, {"ALL_PROXY": "http://x:y"}, "its address is no URL; check the proxy that HTTPS_"),
+        (f"{DISCARD}/v1", {"proxy": "http://x.invalid:1"}, {}, "it cannot be reached: nothing takes connections"),
+    ],
+)
+async def test_a_service_or_a_proxy_that_takes_no_connections_is_told_with_what_to_look_at(
+    office: Office,
+    project: RealRepository,
+    monkeypatch: pytest.MonkeyPatch,
+    base_url: str,
+    http: dict[str, str],
+    variables: dict[str, str],
+    told: str,
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = loopback(base_url, http=http) | {
+        "deciders": {"d": {"kind": "system-one", "baseUrl": base_url, "apiKeyEnv": ""}}
+    }
+    found = await looked_at(office, project, settings)
+    for name in ("provider loopback", "decider d"):
+        assert (found[name].status, told in found[name].detail) == ("warn", True), found[name]
+
+
+async def test_a_clock_that_went_back_is_told(
+    office: Office, project: RealRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = await office.workspace(project)
+    await (await office.outpost.review(workspace, ReviewScope(scope="uncommitted"), agent="reviewer")).wait()
+    assert (await looked_at(office, project))["clock"].status == "ok"
+
+    class LastYear(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> LastYear:
+            return cls.fromtimestamp(time.time() - 365 * 24 * 60 * 60, tz)
+
+    monkeypatch.setattr(checks, "datetime", LastYear)
+    check = (await looked_at(office, project))["clock"]
+    assert (check.status, "set the clock of this machine" in check.detail) == ("warn", True)
 
 
 async def test_DOC_04_programs_of_agents_and_servers_are_looked_up_and_not_run(
