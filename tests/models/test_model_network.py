@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import resource
 import socket
@@ -341,3 +342,15 @@ async def test_HTTP_02_a_fault_of_the_key_is_no_transport_fault() -> None:
         await ask(chat("http://127.0.0.1:9/v1", api_key=broken))
     with pytest.raises(OutpostError, match="blank"):
         await ask(chat("http://127.0.0.1:9/v1", api_key=lambda: " "))
+
+
+def test_a_scripted_service_that_stops_leaves_no_socket_of_who_came_at_the_last_moment() -> None:
+    for _ in range(20):
+        server = ModelServer().start()
+        port = int(server.origin.rpartition(":")[2])
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        server.stop()
+        for client in clients:
+            client.close()
+    # What was left open is told of when it is collected, and fails this test.
+    gc.collect()

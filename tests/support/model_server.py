@@ -145,8 +145,10 @@ class ModelServer:
     async def _serve(self) -> None:
         self._stopping = asyncio.Event()
         handlers: set[asyncio.Task[None]] = set()
+        writers: list[asyncio.StreamWriter] = []
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
             task = asyncio.ensure_future(self._connection(reader, writer))
             handlers.add(task)
             task.add_done_callback(handlers.discard)
@@ -159,10 +161,20 @@ class ModelServer:
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
+        # Nobody comes in any more, and who came at the last moment is let in before the server is closed: the event loop
+        # forgets their sockets otherwise, and one that nobody closes fails some other test.
+        for listening in server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
         server.close()
-        for task in list(handlers):
-            task.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+        await asyncio.sleep(0)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._changed:
