@@ -73,7 +73,7 @@ class ToolCall:
 
 async def run_calls(loop: Loop, blocks: Sequence[ToolCallBlock]) -> tuple[ToolResultBlock, ...]:
     """Carry out the calls of one answer and give their results in call order."""
-    calls = []
+    calls: list[ToolCall] = []
     for block in blocks:
         if calls:
             await breathe()
