@@ -33,13 +33,14 @@ async def _apply(desk: Desk, params: shapes.ApplyParams, token: Token | None) ->
     await desk.all_ready()
     workspace, run = desk.outpost.find_run(params.run_id)
     landing = desk.landing(workspace)
-    with desk.progress_during(token, f"Outpost: {one_line(run.title, 80)}", "applying its changes"):
+    with desk.progress_during(token, f"Outpost: {one_line(run.title, 80)}", "applying its changes") as ended:
         outcome = await results.apply(
             workspace, run, present=landing.present, land=landing.land, paths=params.paths, hunks=params.hunks
         )
+        much = "not all was applied" if landing.left_changed else "nothing was applied"
+        ended("done" if outcome.applied else much)
     conflicts = [{"path": one.path, "reason": one.reason} for one in outcome.conflicts]
     if landing.reason:
-        much = "not all was applied" if landing.left_changed else "nothing was applied"
         conflicts.append({"path": "", "reason": f"{much}: {landing.reason}"})
         left = "the editor had changed it before it gave up: undo that there, or apply again"
         conflicts += [{"path": path, "reason": left} for path in landing.left_changed]

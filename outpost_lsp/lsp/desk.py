@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -252,8 +252,10 @@ class Desk:
         await self.all_ready()
         return await commands.translated(virtual_content(self, params.uri), frozenset(("runId",)))
 
-    def progress_during(self, token: Token | None, title: str, message: str) -> AbstractContextManager[None]:
-        """Show a piece of work that is no run, where its request brought a token."""
+    def progress_during(
+        self, token: Token | None, title: str, message: str
+    ) -> AbstractContextManager[Callable[[str], None]]:
+        """Show a piece of work that is no run, where its request brought a token; it is told how that ended."""
         return self._progress.during(token, title, message)
 
     async def show(self, workspace: Workspace, run: Run, name: DocumentName) -> bool:

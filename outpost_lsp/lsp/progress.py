@@ -111,16 +111,23 @@ class ProgressBoard:
             task.add_done_callback(lambda _: self._creating.pop(run_id, None))
 
     @contextmanager
-    def during(self, token: Token | None, title: str, message: str) -> Iterator[None]:
-        """Show a piece of work that is no run, under the token of its request; nothing without one."""
+    def during(self, token: Token | None, title: str, message: str) -> Iterator[Callable[[str], None]]:
+        """Show a piece of work that is no run, under the token of its request; nothing without one.
+
+        What is given says how it ended; unless it is called that is "failed", or "cancelled".
+        """
         progress = None if token is None else Progress(self._protocol, token, title, message, cancellable=False)
+        ends = ["failed"]
         if progress is not None:
             progress.begin()
         try:
-            yield
+            yield ends.append
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
         finally:
             if progress is not None:
-                progress.end("done")
+                progress.end(ends[-1])
 
     def report(self, run_id: str, message: str) -> None:
         """Show what a run does."""

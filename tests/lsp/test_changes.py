@@ -121,7 +121,7 @@ async def test_changes_are_shown_and_applied_as_one_edit_that_touches_only_what_
         COMMANDS["outpost.apply"].result.model_validate(applied)
         told = [one["value"] for one in server.all("$/progress") if one["token"] == "applying"]
         assert [one["kind"] for one in told] == ["begin", "end"]
-        assert told[0]["message"] == "applying its changes"
+        assert [one["message"] for one in told] == ["applying its changes", "done"]
         assert applied == {"applied": True, "files": ["a.txt", "new/b.txt"], "conflicts": [], "needsOwnAccept": []}
         assert editor.buffers[file.as_uri()][1] == "one\nTWO\nthree\n"
         assert (repository.path / "new/b.txt").read_text() == "fresh\n"
@@ -172,7 +172,9 @@ async def test_one_conflict_leaves_everything_as_it_is(repository: RealRepositor
         await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
         run = await _dispatched(server)
         repository.write("a.txt", "one\nzwei\nthree\n")
-        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        outcome = await server.command("outpost.apply", {"runId": run["id"]}, workDoneToken="applying")
+        told = [one["value"] for one in server.all("$/progress") if one["token"] == "applying"]
+        assert told[-1] == {"kind": "end", "message": "nothing was applied"}
         assert outcome["applied"] is False
         assert [one["path"] for one in outcome["conflicts"]] == ["a.txt"]
         assert editor.edits == []

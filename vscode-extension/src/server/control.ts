@@ -50,6 +50,15 @@ export class Server implements Session {
 
   /** Start without a word; from the wheels of the package the server is even installed. */
   async startQuietly(): Promise<void> {
+    try {
+      await this.startIfWanted();
+    } catch (error) {
+      // Nobody waits for this, so the output is where it can be found.
+      this.host.log.error(`the server was not started: ${String(error)}`);
+    }
+  }
+
+  private async startIfWanted(): Promise<void> {
     if ((workspace.workspaceFolders ?? []).length === 0) {
       this.host.log.info("no folder is open: the server starts with the first one");
       return;
