@@ -186,6 +186,9 @@ export class Editor {
     const window = new Window(this, page, folder);
     await page.goto(window.address);
     await page.waitForSelector(".monaco-workbench");
+    if (folder.endsWith(".code-workspace")) {
+      await window.hasFolders();
+    }
     if (file !== undefined) {
       await window.openFile(file);
     }

@@ -53,6 +53,23 @@ export class Window {
     return `${this.editor.url}/?${kind}=${encodeURIComponent(this.folder)}`;
   }
 
+  /**
+   * Wait until a workspace shows its folders. Now and then the editor opens one without them, before any extension is there,
+   * and says that none was added; what helps a person is to load the window again.
+   */
+  async hasFolders() {
+    await insist(
+      "the workspace has its folders",
+      (timeout) =>
+        this.page.locator(".explorer-folders-view .monaco-list-row").first().waitFor({ state: "visible", timeout }),
+      async () => {
+        if (await this.page.getByText("You have not yet added a folder").first().isVisible()) {
+          await this.page.reload();
+        }
+      },
+    );
+  }
+
   async openFile(file) {
     const name = file.split("/").at(-1);
     await this.choose("Control+P", file, this.page.locator(PICK, { hasText: name }));
