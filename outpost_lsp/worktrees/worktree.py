@@ -253,6 +253,8 @@ async def holds(view: Repository, owner: registration.Owner, *, deadline_s: floa
             return ""  # The process died before the checkout was finished; no agent has been here.
         changes = await change_set(view, owner.base, deadline_s=deadline_s)
     except OutpostError as error:
+        if not await to_thread.run_sync(view.top.is_dir):
+            return ""  # Somebody was done with it and removed it just now.
         _log.warning("worktree %s cannot be read: %s", view.top, error)
         return f"its changes cannot be told: {error}"
     return "" if changes.is_empty else "it holds changes"

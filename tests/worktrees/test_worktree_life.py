@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees import worktree as worktree_module
 from outpost_lsp.worktrees.git import Repository, find_repository
 from outpost_lsp.worktrees.registration import Owner, owner_of, start_time, this_process
 from outpost_lsp.worktrees.snapshot import take_snapshot
@@ -249,6 +251,26 @@ async def test_SNAP_07_what_a_dead_process_left_empty_is_cleared_and_work_is_kep
     assert (changed / "new.txt").read_text() == "work\n"
     assert sorted(registered(repository)) == sorted(map(str, (alive.directory, changed, committed)))
     assert results["changed"].base
+
+
+async def test_SNAP_07_a_worktree_that_goes_while_it_is_looked_at_is_nothing_to_tell_of(
+    repository: RealRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when its changes are applied just then, and it is let go of."""
+    folder = tmp_path / "trees"
+    left = await leftover(repository, folder, "left")
+    (left / "new.txt").write_text("work\n")
+    look = worktree_module.change_set
+
+    async def look_too_late(*arguments: Any, **more: Any) -> Any:
+        shutil.rmtree(left)
+        return await look(*arguments, **more)
+
+    monkeypatch.setattr(worktree_module, "change_set", look_too_late)
+    [told] = await reap(await find_repository(repository.path), folder)
+    assert told.state == "removed"
+    assert registered(repository) == []
+    assert caplog.messages == []
 
 
 async def test_SNAP_07_what_a_dead_process_left_in_another_folder_is_found_by_its_registration(
