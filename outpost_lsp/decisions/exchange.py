@@ -127,12 +127,19 @@ class Exchange:
             # The connections of an earlier event loop died with it.
             verify = self._tls() if self._is_plain else await asyncio.to_thread(self._tls)
             if self._transport is None or self._loop is not loop:
-                self._transport = httpx.AsyncHTTPTransport(
-                    verify=verify,
-                    proxy=self._proxy,
-                    trust_env=False,
-                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=_IDLE_S),
-                )
+                limits = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=_IDLE_S)
+                try:
+                    self._transport = httpx.AsyncHTTPTransport(
+                        verify=verify, proxy=self._proxy, trust_env=False, limits=limits
+                    )
+                except ImportError:
+                    raise configuration(
+                        "decision service: proxy: a SOCKS proxy needs one more package: pip install 'httpx[socks]'"
+                    ) from None
+                except ValueError as error:
+                    raise configuration(
+                        f"decision service: proxy: not the URL of a proxy: {type(error).__name__}"
+                    ) from None
                 self._loop = loop
         return self._transport
 

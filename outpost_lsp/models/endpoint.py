@@ -77,8 +77,8 @@ class Endpoint:
 
 
 def proxy_of_the_environment(url: str) -> str | None:
-    """The proxy that the usual variables name for an address; the HTTP library follows them where no setting does."""
-    from urllib.request import getproxies, proxy_bypass  # Only failures and the doctor ask for it.
+    """The proxy that the usual variables name for an address; followed where no setting names one."""
+    from urllib.request import getproxies, proxy_bypass  # Not needed by what starts.
 
     parts = urlsplit(url)
     named = getproxies()

@@ -1,7 +1,8 @@
-"""The one door to model services: a shared client, and one exchange over it.
+"""The one door to model services: kept connections, and one exchange over them.
 
-A client is made at the first request, in a worker thread, because importing the HTTP library and reading certificates
-takes longer than the event loop may stand still. An exchange never outlives its caller: when its task is cancelled the
+The transport is made at the first request, in a worker thread, because importing the HTTP library and reading
+certificates takes longer than the event loop may stand still. There is no client around it: what that adds is for
+cookies, redirects and authentication schemes, none of which count here. An exchange never outlives its caller: when its task is cancelled the
 connection is closed at once. Transport failures leave this module as faults (HTTP-01 to HTTP-03, HTTP-09, SEC-18).
 """
 
@@ -54,8 +55,8 @@ class HttpDoor:
         """The address, taken apart once: that takes longer than all else of making a request."""
         self._faults = Faults(endpoint.name, self._url)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._client: httpx.AsyncClient | None = None
-        self._making: asyncio.Future[httpx.AsyncClient] | None = None
+        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._making: asyncio.Future[httpx.AsyncHTTPTransport] | None = None
 
     @property
     def _way(self) -> Way:
@@ -75,7 +76,7 @@ class HttpDoor:
 
         `wake` is called whenever the reader holds pieces to show. Raises the fault of whatever went wrong.
         """
-        client = await self._ready()
+        transport = await self._ready()
         import httpx  # Loaded by now.
 
         if self._target is None:
@@ -89,7 +90,7 @@ class HttpDoor:
             extensions={"timeout": {"connect": connect_s, "read": silence_s, "write": silence_s, "pool": silence_s}},
         )
         try:
-            response = await client.send(request, stream=True)
+            response = await transport.handle_async_request(request)
             try:
                 # The head was one piece of work; what came with it is another.
                 await asyncio.sleep(0)
@@ -105,32 +106,32 @@ class HttpDoor:
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""
-        client, self._client = self._client, None
+        transport, self._transport = self._transport, None
         making, self._making = self._making, None
         if self._loop is not asyncio.get_running_loop():
             return
-        if client is None and making is not None:
-            client = await making
-        if client is not None:
-            await client.aclose()
+        if transport is None and making is not None:
+            transport = await making
+        if transport is not None:
+            await transport.aclose()
 
-    async def _ready(self) -> httpx.AsyncClient:
+    async def _ready(self) -> httpx.AsyncHTTPTransport:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # Connections belong to the loop they were opened in; one that has ended took them along.
-            self._loop, self._client, self._making = loop, None, None
-        if self._client is not None:
-            return self._client
+            self._loop, self._transport, self._making = loop, None, None
+        if self._transport is not None:
+            return self._transport
         if self._making is None:
-            self._making = asyncio.ensure_future(asyncio.to_thread(_make_client, self._endpoint))
+            self._making = asyncio.ensure_future(asyncio.to_thread(_make_transport, self._endpoint))
         try:
-            client = await asyncio.shield(self._making)
+            transport = await asyncio.shield(self._making)
         except Exception:
             # The next request tries anew: a file may be there by then.
             self._making = None
             raise
-        self._client = client
-        return client
+        self._transport = transport
+        return transport
 
     async def _receive(self, response: httpx.Response, reader: AnswerReader, wake: Wake) -> None:
         if not response.is_success:
@@ -225,23 +226,28 @@ def read_remainder(payload: bytes, reader: AnswerReader) -> None:
                 raise
 
 
-def _make_client(endpoint: Endpoint) -> httpx.AsyncClient:
+def _make_transport(endpoint: Endpoint) -> httpx.AsyncHTTPTransport:
     import httpx  # Takes 60 ms; nothing that starts needs it.
 
+    # The proxy variables are for the way out; a key in plain text must not leave this machine through them.
+    proxy = None if endpoint.is_loopback else endpoint.proxy or proxy_of_the_environment(endpoint.base_url)
     try:
-        return httpx.AsyncClient(
+        return httpx.AsyncHTTPTransport(
             verify=_certificates(endpoint),
             http2=False,
-            follow_redirects=False,
-            proxy=None if endpoint.is_loopback else endpoint.proxy,
-            # The proxy variables are for the way out; a key in plain text must not leave this machine through them.
-            trust_env=endpoint.proxy is None and not endpoint.is_loopback,
+            proxy=proxy,
+            trust_env=False,
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_S
             ),
         )
     except (ValueError, httpx.InvalidURL) as error:
         raise configuration(f"proxy: not the URL of a proxy: {type(error).__name__}") from None
+    except ImportError:
+        # Also named by the environment, as ALL_PROXY often does.
+        raise configuration(
+            "proxy: a SOCKS proxy needs one more package: pip install 'httpx[socks]', or name an HTTP proxy"
+        ) from None
 
 
 def _certificates(endpoint: Endpoint) -> ssl.SSLContext:

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import socket
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator
@@ -202,6 +203,16 @@ async def test_SYS_03_a_proxy_in_the_environment_is_not_followed(monkeypatch: py
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
     with SystemOneServer() as server:
         assert (await ask(server)).model == "router-checkpoint"
+
+
+@pytest.mark.parametrize(("proxy", "told"), [("socks5://127.0.0.1:9", "httpx[socks]"), ("nonsense://x", "proxy")])
+async def test_a_proxy_that_cannot_be_used_is_named(proxy: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)  # As on a machine without it.
+    provider = SystemOneDecisionProvider("http://127.0.0.1:9/v1", False, proxy=proxy)
+    with pytest.raises(OutpostError) as caught:
+        await decide(provider, "m", ROUTE, "s")
+    assert caught.value.code == "configuration"
+    assert told in caught.value.message
 
 
 async def test_a_proxy_that_was_given_is_used() -> None:

@@ -295,6 +295,22 @@ async def test_a_proxy_that_is_no_url_is_named() -> None:
     assert "proxy" in fault.message
 
 
+@pytest.mark.parametrize("named_by", ["option", "environment"])
+async def test_a_socks_proxy_without_the_package_for_it_is_told_with_the_remedy(
+    named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "socksio", None)  # As on a machine without it.
+    proxy = "socks5://127.0.0.1:9"
+    if named_by == "environment":
+        monkeypatch.setenv("ALL_PROXY", proxy)
+    options: dict[str, Any] = {"proxy": proxy} if named_by == "option" else {}
+    fault = await fault_of(OpenAIModelProvider("https://model.invalid/v1", KEY, max_retries=0, **options))
+    assert fault.code == "configuration"
+    assert "httpx[socks]" in fault.message
+
+
 async def test_a_long_stream_leaves_the_event_loop_to_others() -> None:
     events = b"".join(
         b'data: {"choices":[{"index":0,"delta":{"content":"word %d "},"finish_reason":null}]}\n\n' % at
