@@ -27,7 +27,7 @@ def usage(options: argparse.Namespace) -> int:
 
 async def _usage(options: argparse.Namespace) -> int:
     # Adding up needs prices and journals, which few commands do.
-    from outpost_lsp.config.build import price_table
+    from outpost_lsp.config.prices import price_table
     from outpost_lsp.service.spending import spending
 
     async with opened(options) as (outpost, workspace):

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
 from outpost_lsp.config.agents import AgentSettings, InterventionSettings, LimitSettings, PermissionSettings
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.config.programs import external_agent, mcp_server, why_not
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
@@ -26,7 +27,7 @@ from outpost_lsp.dispatches.options import AnyAgent
 from outpost_lsp.domain.decision import Choice, Decision
 from outpost_lsp.domain.model import ModelSpec
 from outpost_lsp.domain.permission import PermissionRule, Permissions
-from outpost_lsp.domain.price import ModelPrice, ModelPriceTable
+from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.record import describe
 from outpost_lsp.domain.tool import Tool, Toolset
 from outpost_lsp.domain.usage import UsageLimits
@@ -109,22 +110,6 @@ def model_of(settings: Settings, name: str) -> ModelSettings:
         routing = settings.routing[agent.routing]
         return settings.models[routing.models[routing.fallback]]
     return settings.models[agent.model or settings.default_model]
-
-
-def price_table(settings: Settings) -> ModelPriceTable | None:
-    """The prices of all models, by the services' own names; `None` when there are none."""
-    prices = {model.name: model.price for model in settings.models.values() if model.price is not None}
-    if not prices:
-        return None
-    return ModelPriceTable(
-        next(iter(prices.values())).currency,
-        {
-            name: ModelPrice(
-                input=price.input, output=price.output, cached=price.cached, cache_created=price.cache_created
-            )
-            for name, price in prices.items()
-        },
-    )
 
 
 class _Building:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from outpost_lsp.config.agents import AgentSettings
-from outpost_lsp.config.schema import CeilingSettings, Settings
+from outpost_lsp.config.prices import price_faults
+from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.services import McpServerSettings, ProviderSettings, RoutingSettings
 from outpost_lsp.config.toml_lines import Path as KeyPath
 from outpost_lsp.decisions.address import check_base_url as checked_decider_url
@@ -40,7 +41,7 @@ def cross_faults(settings: Settings) -> list[Fault]:
         *_known(("review", "agent"), settings.review.agent, settings.agents, "[agents]"),
         *_executor(settings),
         *_places(settings),
-        *_money(settings),
+        *price_faults(settings),
         *_collector(settings),
     ]
 
@@ -77,6 +78,8 @@ def _models(settings: Settings) -> Iterator[Fault]:
 def _deciders(settings: Settings) -> Iterator[Fault]:
     for name, decider in settings.deciders.items():
         path: KeyPath = ("deciders", name, "base_url")
+        if decider.price is not None and decider.kind == "rules":
+            yield ("deciders", name, "price"), 'a decider of the kind "rules" asks no service and has none'
         if decider.base_url is not None and decider.kind == "system-one":
             yield from _address(path, decider.base_url, checked_decider_url)
         elif decider.base_url is not None:
@@ -237,28 +240,6 @@ def _places(settings: Settings) -> Iterator[Fault]:
 def _collector(settings: Settings) -> Iterator[Fault]:
     if settings.telemetry.endpoint:
         yield from _address(("telemetry", "endpoint"), settings.telemetry.endpoint, checked_base_url)
-
-
-def _money(settings: Settings) -> Iterator[Fault]:
-    currencies: dict[str, str] = {}
-    for name, model in settings.models.items():
-        if model.price is not None:
-            currencies.setdefault(model.price.currency, name)
-    if len(currencies) > 1:
-        (_, first), (_, second), *_ = currencies.items()
-        yield ("models", second, "price", "currency"), f"one currency for all models is expected, as {first} has it"
-    prices: dict[str, str] = {}
-    for name, model in settings.models.items():
-        first = prices.setdefault(model.name, name) if model.price is not None else name
-        if settings.models[first].price != model.price:
-            yield ("models", name, "price"), f"{first} is the same service model at another price"
-    ceilings: tuple[tuple[str, CeilingSettings], ...] = (
-        ("per_run", settings.budget.per_run),
-        ("per_day", settings.budget.per_day),
-    )
-    for name, ceiling in ceilings:
-        if ceiling.cost is not None and not currencies:
-            yield ("budget", name, "cost"), "a ceiling in money needs models with a price"
 
 
 def names_nothing(text: str) -> bool:

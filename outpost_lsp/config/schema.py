@@ -42,7 +42,7 @@ class HttpSettings(Section):
     ca_file: Text = ""
     """A file of certificates to trust besides the system's."""
     proxy: Text = ""
-    """A proxy's URL; the usual environment variables when empty. A service on this machine is asked without it."""
+    """A proxy's URL; the usual environment variables when empty. A service on this machine is asked without it. SOCKS needs `pip install 'httpx[socks]'`."""
 
 
 class ReviewSettings(Section):

@@ -84,6 +84,8 @@ class DeciderSettings(Section):
     """The variable that holds the key. Empty: no authentication."""
     timeout_s: Seconds = 10
     """The whole time allowed to one decision."""
+    price: PriceSettings | None = None
+    """What its decisions cost; 0 for a service of your own."""
 
 
 class RoutingSettings(Section):

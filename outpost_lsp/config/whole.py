@@ -62,8 +62,9 @@ class _Stray:
             sort = {(*owner, "command"), (*owner, "candidates")}
             is_unknown = any(text.startswith(f"[{cut[0]}]") for cut in self._cuts if len(cut) == 1)
             return is_unknown or _value(self._rest, path) in self._gone or not sort.isdisjoint(self._cuts)
-        # Ceilings in money are judged by the prices of models.
-        return owner in self._owners or (path[0] == "budget" and any(cut[0] == "models" for cut in self._cuts))
+        # Ceilings in money are judged by the prices of models and deciders.
+        is_unpriced = any(cut[0] in ("models", "deciders") for cut in self._cuts)
+        return owner in self._owners or (path[0] == "budget" and is_unpriced)
 
 
 def _names(tree: Mapping[str, Any], table: str) -> set[str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from outpost_lsp.config.build import AgentRun, build_agent, price_table
+from outpost_lsp.config.build import AgentRun, build_agent
 from outpost_lsp.config.keys import AskClient
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus

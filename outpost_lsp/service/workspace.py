@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outpost_lsp.config.build import price_table
 from outpost_lsp.config.environment import user_settings
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.schema import Settings
 from outpost_lsp.config.sources import ClientSettings, LoadedSettings, load_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outpost_lsp.config.build import price_table
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.domain.run import ReviewScope
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.spending import spending

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from outpost_lsp.config.build import build_agent, check_agent, price_table
+from outpost_lsp.config.build import build_agent, check_agent
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.config.providers import Services
 from outpost_lsp.config.sources import LoadedSettings, load_settings
 from outpost_lsp.config.trust import Trust
@@ -133,6 +134,46 @@ def test_prices_are_by_the_services_own_names(tmp_path: Path) -> None:
     assert prices.currency == "EUR"
     assert set(prices.models) == {"service-small", "service-large"}
     assert (prices.models["service-small"].cached, prices.models["service-large"].cached) == (0.025, None)
+
+
+DECIDER = """
+[deciders.router]
+kind = "system-one"
+base_url = "http://127.0.0.1:9/v1"
+price = { input = 0.5, output = 0, currency = "EUR" }
+[routing.one]
+decider = "router"
+model = "jev-latest"
+criteria = { fast = "Routine tools", deep = "Repairs" }
+models = { fast = "small", deep = "large" }
+fallback = "deep"
+[routing.two]
+decider = "router"
+criteria = { fast = "Routine tools", deep = "Repairs" }
+models = { fast = "small", deep = "large" }
+fallback = "deep"
+[routing.three]
+decider = "rules"
+model = "outpost-rules/1"
+criteria = { fast = "Routine tools", deep = "Repairs" }
+models = { fast = "small", deep = "large" }
+fallback = "deep"
+"""
+
+
+def test_PRICE_06_a_decider_has_a_price_which_is_that_of_every_decision_model_it_is_asked_for(tmp_path: Path) -> None:
+    prices = price_table(configured(tmp_path, SERVICE + DECIDER).settings)
+    assert prices is not None
+    assert set(prices.models) == {"service-small", "service-large", "jev-latest", "auto"}
+    assert prices.models["jev-latest"] == prices.models["auto"]
+    assert (prices.models["auto"].input, prices.models["auto"].output) == (0.5, 0)
+
+
+def test_the_price_of_a_decider_is_enough_for_a_ceiling_in_money(tmp_path: Path) -> None:
+    models = SERVICE.replace("price =", "# price =")
+    prices = price_table(configured(tmp_path, models + DECIDER + "[budget.per_run]\ncost = 1\n").settings)
+    assert prices is not None
+    assert (prices.currency, set(prices.models)) == ("EUR", {"jev-latest", "auto"})
 
 
 def test_a_routing_becomes_a_decision_over_specs_of_one_provider(tmp_path: Path) -> None:

@@ -374,6 +374,26 @@ PRICED = "models.a = { provider = 'offline', name = 'a', price = { input = 1, ou
             "models.b.price",
             "a is the same service model at another price",
         ),
+        (
+            PRICED
+            + "deciders.d = { kind = 'system-one', base_url = 'http://127.0.0.1:9/v1', "
+            + "price = { input = 1, output = 1, currency = 'EUR' } }",
+            "deciders.d.price.currency",
+            "one currency",
+        ),
+        (
+            PRICED
+            + "deciders.d = { kind = 'system-one', base_url = 'http://127.0.0.1:9/v1', price = { input = 2, output = 0 } }\n"
+            + "routing.r = { decider = 'd', model = 'a', criteria = { x = 'X', y = 'Y' }, models = { x = 'fast', y = 'deep' }"
+            + ", fallback = 'x' }",
+            "deciders.d.price",
+            "a is the same service model at another price",
+        ),
+        (
+            "deciders.rules.price = { input = 0, output = 0 }",
+            "deciders.rules.price",
+            "asks no service and has none",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_a_fault_with_its_line(
