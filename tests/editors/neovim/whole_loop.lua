@@ -114,6 +114,15 @@ wait("routes were told", function() return #(state.routes[state.newest().id] or 
 local window = require("outpost.windows").runs()
 check("the runs window shows it", table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\n"):find("coordinator", 1, true) ~= nil)
 vim.api.nvim_win_close(window, true)
+local titled = state.newest()
+local title = titled.title
+titled.title = ("a long title "):rep(20)
+window = require("outpost.windows").runs()
+local headline = vim.api.nvim_buf_get_lines(0, 0, 1, false)[1]
+check("a long title is cut to one line, with the agent at its end",
+  vim.fn.strdisplaywidth(headline) == vim.api.nvim_win_get_width(window) and headline:find("…  .coordinator.$") ~= nil)
+vim.api.nvim_win_close(window, true)
+titled.title = title
 
 -- An agent that writes: diff and apply.
 local client = require("outpost.client")

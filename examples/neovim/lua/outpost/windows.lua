@@ -27,8 +27,17 @@ function M.quickfix(uri)
   end
 end
 
-local function describe(run)
-  local lines = { string.format("%s  %s  (%s)", run.status, run.title, run.agent) }
+-- The beginning of a text that is too wide.
+local function shorten(text, width)
+  while vim.fn.strdisplaywidth(text) > width and vim.fn.strchars(text) > 1 do
+    text = vim.fn.strcharpart(text, 0, vim.fn.strchars(text) - 2) .. "…"
+  end
+  return text
+end
+
+local function describe(run, width)
+  local title = shorten(run.title, width - vim.fn.strdisplaywidth(run.status .. "    ()" .. run.agent))
+  local lines = { string.format("%s  %s  (%s)", run.status, title, run.agent) }
   for _, agent in ipairs(state.subagents[run.id] or {}) do
     table.insert(lines, string.format("  %s %s", agent.name, agent.status))
   end
@@ -72,22 +81,24 @@ end
 
 -- The runs, newest first, in a floating window that follows them until it is closed with q.
 function M.runs()
+  local width = math.min(100, vim.o.columns - 4)
   local function lines()
     local all = {}
     for index = #state.order, 1, -1 do
-      vim.list_extend(all, describe(state.runs[state.order[index]]))
+      vim.list_extend(all, describe(state.runs[state.order[index]], width))
     end
     return #all > 0 and vim.tbl_map(function(line)
       return (line:gsub("\n", " "))
     end, all) or { "no runs yet" }
   end
   local buffer = scratch(lines(), "outpost-runs")
-  local width = math.min(100, vim.o.columns - 4)
   local height = math.max(3, math.min(24, vim.o.lines - 6))
   local window = vim.api.nvim_open_win(buffer, true, {
     relative = "editor", width = width, height = height, border = "rounded", title = " Outpost runs ",
     row = math.floor((vim.o.lines - height) / 2), col = math.floor((vim.o.columns - width) / 2), style = "minimal",
   })
+  -- A sentence that is longer than a line goes on below its own beginning.
+  vim.wo[window].wrap, vim.wo[window].linebreak, vim.wo[window].breakindent = true, true, true
   vim.keymap.set("n", "q", "<cmd>close<cr>", { buffer = buffer, nowait = true })
   -- Runs of earlier sessions, and of the terminal, are the server's to tell.
   client.command("runs", { limit = 50 }, function(result)
