@@ -43,8 +43,8 @@ class Present:
 class FileOperation:
     """One file that changes: made (`before` is `None`), written, removed (`after` is `None`) or moved.
 
-    The bytes are as they stand on disk. A link's content is its target. `moved_from` names the file that is renamed to
-    `path`; `before` is then its content.
+    The bytes are as they stand on disk. A link's content is its target: `was_link` tells it of `before`, `is_link` of
+    `after`. `moved_from` names the file that is renamed to `path`; `before` is then its content.
     """
 
     path: str
@@ -54,6 +54,9 @@ class FileOperation:
     is_executable: bool | None = None
     """What the executable bit becomes; `None` leaves it as it is."""
     is_link: bool = False
+    was_link: bool = False
+    mode: int | None = None
+    """The permissions of the file that is put there; `None` keeps those that are there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from outpost_lsp.lsp.documents import Document, as_on_disk, decoded
 from outpost_lsp.lsp.protocol import RequestFault
 from outpost_lsp.protocol.positions import position_json, split_lines, without_line_end
 from outpost_lsp.sandbox.landing import land
-from outpost_lsp.sandbox.standing import present_on_disk
+from outpost_lsp.sandbox.standing import mode_on_disk, present_on_disk
 
 if TYPE_CHECKING:
     from outpost_lsp.lsp.client import Client
@@ -75,11 +75,12 @@ class EditorLanding:
         for operation in by_disk:
             if self._document(operation.moved_from or operation.path) is not None and operation.before is not None:
                 await self._refuse_unsaved(operation)
-        records = self._workspace.layout.landings
-        await land(self._workspace.top, by_disk, records=records)
+        top, records = self._workspace.top, self._workspace.layout.landings
+        taken_back = [_inverse(one, await mode_on_disk(top, one.moved_from or one.path)) for one in reversed(by_disk)]
+        await land(top, by_disk, records=records)
         if not by_editor or await self._apply(by_editor):
             return True
-        await land(self._workspace.top, [_inverse(one) for one in reversed(by_disk)], records=records)
+        await land(top, taken_back, records=records)
         self.left_changed = tuple([one.path for one in by_editor if await self._stands(one)])
         return False
 
@@ -92,7 +93,9 @@ class EditorLanding:
         return self._documents.at(self._places.file(self._workspace, path))
 
     def _can_edit(self, operation: FileOperation) -> bool:
-        if not self._client.can("workspace.applyEdit") or operation.is_link or operation.is_executable is not None:
+        # An editor follows a link, and would write to what it leads to.
+        on_disk = operation.is_link or operation.was_link or operation.is_executable is not None
+        if on_disk or not self._client.can("workspace.applyEdit"):
             return False
         needed = {"create"} if operation.before is None else {"delete"} if operation.after is None else set()
         needed |= {"rename"} if operation.moved_from is not None else set()
@@ -204,9 +207,11 @@ def _line_start(lines: Sequence[str], line: int, places: Places) -> dict[str, in
     return position_json(lines, last, len(without_line_end(lines[last])), places.encoding)
 
 
-def _inverse(operation: FileOperation) -> FileOperation:
-    """What takes an operation back. The executable bit goes back with the file that is put back."""
-    if operation.moved_from is not None:
-        return FileOperation(operation.moved_from, operation.after, operation.before, operation.path)
-    executable = None if operation.is_executable is None else not operation.is_executable
-    return FileOperation(operation.path, operation.after, operation.before, None, executable, operation.is_link)
+def _inverse(operation: FileOperation, mode: int | None) -> FileOperation:
+    """What takes an operation back; `mode` is what its file had before."""
+    path, source = operation.path, operation.moved_from
+    if source is not None:
+        path, source = source, path
+    return FileOperation(
+        path, operation.after, operation.before, source, None, operation.was_link, operation.is_link, mode
+    )

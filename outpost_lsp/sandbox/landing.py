@@ -31,7 +31,7 @@ from outpost_lsp.sandbox.landing_record import (
     settle_landings,
 )
 from outpost_lsp.sandbox.paths import Place
-from outpost_lsp.sandbox.standing import look, place_of, present, within
+from outpost_lsp.sandbox.standing import look, mode, place_of, present, within
 
 
 async def land(root: Path, operations: Sequence[FileOperation], *, records: Path) -> None:
@@ -161,12 +161,12 @@ def _write_new(root: Path, operation: FileOperation, folder: int, name: str) -> 
     if operation.is_link:
         os.symlink(operation.after, os.fsencode(name), dir_fd=folder)
         return
-    mode = _mode(root, operation.moved_from or operation.path)
+    known = mode(root, operation.moved_from or operation.path) if operation.mode is None else operation.mode
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as opened:
         opened.write(operation.after)
         opened.flush()
-        own = stat.S_IMODE(os.fstat(opened.fileno()).st_mode) if mode is None else mode
+        own = stat.S_IMODE(os.fstat(opened.fileno()).st_mode) if known is None else known
         os.fchmod(opened.fileno(), _with_bit(own, operation.is_executable))
         os.fsync(opened.fileno())
 
@@ -216,19 +216,10 @@ def _link_or_rename(staged: str, place: Place) -> None:
     os.unlink(staged, dir_fd=place.folder)
 
 
-def _mode(root: Path, path: str) -> int | None:
-    try:
-        with place_of(root, path) as place:
-            status = place.status()
-    except OutpostError:
-        return None
-    return None if status is None or not stat.S_ISREG(status.st_mode) else stat.S_IMODE(status.st_mode)
-
-
-def _with_bit(mode: int, is_executable: bool | None) -> int:
+def _with_bit(permissions: int, is_executable: bool | None) -> int:
     if is_executable is None:
-        return mode
-    return mode | (mode & 0o444) >> 2 if is_executable else mode & ~0o111
+        return permissions
+    return permissions | (permissions & 0o444) >> 2 if is_executable else permissions & ~0o111
 
 
 def _changed(path: str) -> OutpostError:

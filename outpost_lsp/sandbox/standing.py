@@ -31,6 +31,21 @@ def present(root: Path, path: str) -> Present:
         return Present("absent" if error.details.get("reason") == "missing" else "other")
 
 
+async def mode_on_disk(root: Path, path: str) -> int | None:
+    """The permissions of the file at a path below `root`; `None` where no file stands there."""
+    return await to_thread.run_sync(mode, root, path)
+
+
+def mode(root: Path, path: str) -> int | None:
+    """The permissions of the file at a path below `root`; `None` where no file stands there."""
+    try:
+        with place_of(root, path) as place:
+            status = place.status()
+    except OutpostError:
+        return None
+    return None if status is None or not stat.S_ISREG(status.st_mode) else stat.S_IMODE(status.st_mode)
+
+
 def look(place: Place) -> Present:
     """What stands at a place."""
     status = place.status()

@@ -187,7 +187,8 @@ async def _plan_file(repository: Repository, versions: FileVersions, way: _Way) 
         return None
     is_moved = file.old_path is not None and file.old_path != file.path
     is_made = versions.result is not None and (versions.base is None or is_moved)
-    target = await way.find(file.path, file.new_mode or file.old_mode, is_made=is_made)
+    expected = _LINK if _LINK in {file.old_mode, file.new_mode} else file.new_mode
+    target = await way.find(file.path, expected, is_made=is_made)
     if versions.base is None:
         return _create(versions, target)
     if is_moved:
@@ -211,7 +212,7 @@ def _delete(versions: FileVersions, target: Present) -> FileOperation | None:
         return None
     if target.content != versions.base:
         raise _UncleanError("it was changed meanwhile, and the run removes it.")
-    return FileOperation(versions.file.path, target.content, None, is_link=target.kind == "link")
+    return FileOperation(versions.file.path, target.content, None, was_link=target.kind == "link")
 
 
 async def _write(repository: Repository, versions: FileVersions, target: Present) -> FileOperation | None:
@@ -226,17 +227,16 @@ async def _write(repository: Repository, versions: FileVersions, target: Present
             return None
         if (target.kind == "link") != (file.old_mode == _LINK) or target.content != versions.base:
             raise _UncleanError("it became another kind of file meanwhile.")
-        return FileOperation(file.path, target.content, versions.result, None, _executable(file), is_link)
+        return _changed(file, target, versions.result)
     if is_link:
         merged = versions.result if target.content in {versions.base, versions.result} else None
     else:
         merged = await merge_contents(repository, target.content, versions.base, versions.result)
     if merged is None:
         raise _UncleanError("what was changed meanwhile and what the run changed do not fit together.")
-    executable = _executable(file)
-    if merged == target.content and executable is None:
+    if merged == target.content and _executable(file) is None:
         return None
-    return FileOperation(file.path, target.content, merged, None, executable, is_link)
+    return _changed(file, target, merged)
 
 
 async def _move(repository: Repository, versions: FileVersions, target: Present, way: _Way) -> FileOperation | None:
@@ -250,8 +250,12 @@ async def _move(repository: Repository, versions: FileVersions, target: Present,
         raise _UncleanError("something was put there meanwhile.")
     moved = await _write(repository, versions, source)
     content = source.content if moved is None else moved.after
-    is_link = file.new_mode == _LINK
-    return FileOperation(file.path, source.content, content, file.old_path, _executable(file), is_link)
+    return replace(_changed(file, source, content), moved_from=file.old_path)
+
+
+def _changed(file: ChangedFile, target: Present, content: bytes | None) -> FileOperation:
+    is_link, was_link = file.new_mode == _LINK, target.kind == "link"
+    return FileOperation(file.path, target.content, content, None, _executable(file), is_link, was_link)
 
 
 def _executable(file: ChangedFile) -> bool | None:

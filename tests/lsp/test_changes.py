@@ -216,6 +216,7 @@ async def test_a_file_that_becomes_a_folder_is_applied_in_one(
     async with running_server() as server:
         editor = Editor(server)
         await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        (repository.path / "a.txt").chmod(0o640)
         editor.open(repository.path / "a.txt")
         if unsaved:
             server.notify(
@@ -235,12 +236,35 @@ async def test_a_file_that_becomes_a_folder_is_applied_in_one(
         editor.declines = True
         assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is False
         assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
+        assert (repository.path / "a.txt").stat().st_mode & 0o7777 == 0o640
         editor.declines = False
         outcome = await server.command("outpost.apply", {"runId": run["id"]})
         assert outcome["applied"] is True
         assert (repository.path / "a.txt/deep/inside.txt").read_text() == "in\n"
         assert (repository.path / "new.txt").read_text() == "new\n"
         assert not list(repository.path.rglob(".outpost-*"))
+
+
+async def test_SEC_23_a_link_that_becomes_a_file_is_not_written_through_nor_taken_for_a_file_when_declined(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    link = repository.path / "link"
+    link.symlink_to("a.txt")
+    repository.commit_all()
+    service.add(Answer(calls=[{"name": "delete_file", "input": {"path": "link"}}]))
+    service.add(_writing(("link", "a file\n"), ("b.txt", "new\n")), "Done.")
+    async with running_server() as server:
+        editor = Editor(server)
+        await server.initialize(repository.path, options={"settings": settings_for(service)}, capabilities=_EDITOR)
+        run = await _dispatched(server)
+        editor.declines = True
+        assert (await server.command("outpost.apply", {"runId": run["id"]}))["applied"] is False
+        assert link.readlink() == Path("a.txt")
+        editor.declines = False
+        outcome = await server.command("outpost.apply", {"runId": run["id"]})
+        assert outcome["applied"] is True, outcome
+        assert (link.is_symlink(), link.read_text()) == (False, "a file\n")
+        assert (repository.path / "a.txt").read_text() == "one\ntwo\nthree\n"
 
 
 async def test_an_editor_that_gives_up_half_way_is_told_of_truly_and_the_rest_can_be_applied(
