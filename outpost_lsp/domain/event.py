@@ -100,8 +100,11 @@ class ModelRetryEvent(Event):
 
 
 class ModelErrorEvent(Event):
+    """A request that failed. `model` is the one that was asked, for readers of the event."""
+
     kind: Literal["model-error"] = "model-error"
     message: str
+    model: str | None = None
 
 
 class TextEvent(Event):

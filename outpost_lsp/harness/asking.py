@@ -110,11 +110,11 @@ async def _request(loop: Loop, request: ModelRequest, source: UsageSource) -> Mo
     try:
         result = await _answer(loop, request, source)
     except OutpostError as error:
-        loop.emit(ModelErrorEvent(message=error.message))
+        loop.emit(ModelErrorEvent(message=error.message, model=request.model))
         _count_failed(loop, error, source, request.model)
         raise
     except Exception as error:
-        loop.emit(ModelErrorEvent(message=str(error) or type(error).__name__))
+        loop.emit(ModelErrorEvent(message=str(error) or type(error).__name__, model=request.model))
         if isinstance(error, ValidationError) and error.title == Usage.__name__:
             raise OutpostError("configuration", describe("usage", error)) from error
         raise

@@ -109,7 +109,7 @@ class SpanSink:
             case UsageEvent():
                 self._used(loop, event)
             case ModelErrorEvent():
-                self._request(loop, "", names.OTHER, event.message)
+                self._request(loop, event.model or "", names.OTHER, event.message)
             case ToolEvent():
                 self._called(loop, event)
             case ToolDeniedEvent():

@@ -250,11 +250,13 @@ async def test_faults_mark_the_spans_they_broke_with_their_kind_and_not_with_the
     [top] = [span for span in spans.all if span.parent is None]
     assert broken == {
         top.name: "quota",
-        "step 2 / chat": "_OTHER",
+        "step 2 / chat scripted": "_OTHER",
         "step 1 / execute_tool review": "tool_error",
         "execute_tool review / invoke_agent review": "_OTHER",
-        "step 1 / chat": "_OTHER",
+        "step 1 / chat scripted": "_OTHER",
     }
+    requests = [span.attributes or {} for span in spans.all if span.name.startswith("chat")]
+    assert {(one["gen_ai.operation.name"], one["gen_ai.request.model"]) for one in requests} == {("chat", "scripted")}
     assert SECRET not in "".join(span.to_json() for span in spans.all)
 
 
