@@ -31,6 +31,7 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.sandbox.process import forbid_inspection
 from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.outpost import Outpost
+from outpost_lsp.service.texts import reviewed_texts
 from outpost_lsp.service.workspace import Workspace
 
 
@@ -95,7 +96,7 @@ async def _outcome(
         if run.status != "succeeded":
             message = run.error.message if run.error is not None else run.status
             return {"status": run.status, "run": run.id, "message": message, "notes": list(run.notes)}
-        texts = await workspace.reviewed_texts(snapshot, {finding.path for finding in findings})
+        texts = await reviewed_texts(workspace, snapshot, {finding.path for finding in findings})
         files = ReviewedFiles(workspace.top, texts)
         await to_thread.run_sync(
             lambda: write_report(run, findings, files, top=workspace.top, form="sarif", output=str(report))

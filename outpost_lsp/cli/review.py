@@ -18,6 +18,7 @@ from outpost_lsp.errors import configuration
 from outpost_lsp.service.detached import start_detached
 from outpost_lsp.service.estimates import Estimate
 from outpost_lsp.service.handle import RunHandle
+from outpost_lsp.service.texts import reviewed_texts
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.worktrees.patched import LARGEST_PATCH, commit_of_patch
 
@@ -125,7 +126,7 @@ async def reported(
     findings: list[Finding] = [one for one in handle.findings.values() if one.fingerprint not in known]
     if left_out := len(handle.findings) - len(findings):
         print(f"outpost-lsp: {left_out} known from {options.baseline} and not shown", file=sys.stderr)
-    texts = await workspace.reviewed_texts(handle.snapshot, {finding.path for finding in findings})
+    texts = await reviewed_texts(workspace, handle.snapshot, {finding.path for finding in findings})
     write_report(
         run,
         findings,

@@ -23,16 +23,15 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.models.rule_based.assignment import ScopeFile
 from outpost_lsp.reviews.brief import ReviewBrief, brief_text, scope_title
 from outpost_lsp.reviews.history import Comparison, compared_with, messages_between
+from outpost_lsp.reviews.written_rules import written_rules
 from outpost_lsp.storage.dismissed import DismissedFinding
 from outpost_lsp.tools.findings import FindingScope, Outside
 from outpost_lsp.worktrees.changed_lines import changed_files_and_lines
-from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository, run_git
 from outpost_lsp.worktrees.snapshot import Snapshot
 from outpost_lsp.worktrees.together import both
 from outpost_lsp.worktrees.working_tree import why_not_taken
 
-_INSTRUCTIONS_LIMIT: Final = 64 * 1024
 _SHOWN_NAMES: Final = 5
 _SUBMODULE: Final = "160000"
 
@@ -145,7 +144,7 @@ async def prepare_review(
         return await _standing(repository, scope, compared.snapshot, excluded, notes), None
 
     (files, changed), instructions = await both(
-        reviewed, lambda: _instructions(repository, compared.snapshot, settings.instructions, rules)
+        reviewed, lambda: written_rules(repository, compared.snapshot, settings.instructions, rules)
     )
     await _check_paths(repository, scope, compared, files)
     notes += rules
@@ -330,44 +329,6 @@ async def _why_unknown(repository: Repository, scope: ReviewScope, path: str) ->
 def _with_folders(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[: index + 1]) for index in range(len(parts))]
-
-
-async def _instructions(
-    repository: Repository, snapshot: Snapshot, names: Sequence[str], notes: list[str]
-) -> tuple[tuple[str, str], ...]:
-    """The written rules of the project, by file; each note says which were used and which were not (U-16)."""
-    used: list[tuple[str, str]] = []
-    present = await _standing_names(repository, snapshot.commit, names)
-    for name in names:
-        path = normalised_path(name)
-        if not path:
-            notes.append(f"Instructions of {name} were not used: it is no path inside the repository.")
-            continue
-        if path not in present:
-            continue
-        try:
-            data = await file_at(repository, snapshot.commit, path, _INSTRUCTIONS_LIMIT)
-        except OutpostError as error:
-            notes.append(f"Instructions of {name} were not used: {error.message}")
-            continue
-        if data is None:
-            continue
-        text = data.decode(errors="replace").strip()
-        if not text:
-            notes.append(f"Instructions of {name} were not used: the file is empty.")
-            continue
-        used.append((path, text))
-        notes.append(f"Instructions used: {path}.")
-    return tuple(used)
-
-
-async def _standing_names(repository: Repository, commit: str, names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that stand in the commit at all; most projects have none of them."""
-    paths = [path for name in names if (path := normalised_path(name))]
-    if not paths:
-        return frozenset()
-    listing = await run_git(repository, ["ls-tree", "-z", "--name-only", "--full-tree", commit, "--", *paths])
-    return frozenset(listing.stdout.decode(errors="replace").split("\0"))
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, quote_places
 from outpost_lsp.domain.finding import Finding, Span, Suggestion, TextReplacement
+from outpost_lsp.reviews.edit import Edit
 
 LEAST_LEFT: Final = 0.5
 """A stale finding is shown while at least this share of its quote is still there."""
@@ -180,37 +181,6 @@ def _placed_at(finding: Finding, source: SourceText, anchor: Anchor | None) -> T
     return tracked
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What differs between two texts: one stretch of the old one, and how long it is in the new one."""
-
-    start: int
-    end: int
-    new_end: int
-    slack: int = 0
-    """By how much earlier it may have been just as well: removing either of two equal stretches leaves the same text."""
-
-    @property
-    def shift(self) -> int:
-        """By how much everything behind it moved."""
-        return self.new_end - self.end
-
-
-def edit_between(old: str, new: str) -> Edit | None:
-    """The one stretch in which two texts differ; `None` when they are equal."""
-    if old == new:
-        return None
-    start = _common_prefix(old, new)
-    limit = min(len(old), len(new)) - start
-    tail = _common_suffix(old, new, limit)
-    end, new_end = len(old) - tail, len(new) - tail
-    slack = 0
-    if new_end == start:
-        while slack < min(start, _LONGEST_COMPARED) and old[start - slack - 1] == old[end - slack - 1]:
-            slack += 1
-    return Edit(start, end, new_end, slack)
-
-
 def follow(tracked: Iterable[TrackedFinding], edit: Edit, new: SourceText) -> bool:
     """Move findings through an edit; whether any is shown otherwise than before."""
     changed = False
@@ -268,8 +238,8 @@ def share_left(quote: str, text: str) -> float:
 
 
 def _follow_closely(one: TrackedFinding, edit: Edit, new: SourceText, taken: Collection[int]) -> None:
-    start = _moved(one.start, edit, to_end=False)
-    end = max(_moved(one.end, edit, to_end=True), start)
+    start = edit.moved(one.start, to_end=False)
+    end = max(edit.moved(one.end, to_end=True), start)
     swept = one.swept + (one.start - start if edit.start < one.start < edit.end else 0)
     anchor = _own(one, edit, new, start + swept, taken)
     if anchor is not None and (anchor.count >= one.twins or _is_near(anchor, start, end, new)):
@@ -348,37 +318,6 @@ def _is_near(anchor: Anchor, start: int, end: int, source: SourceText) -> bool:
     return first - 1 <= anchor.span.start_line <= last + 1
 
 
-def _moved(offset: int, edit: Edit, *, to_end: bool) -> int:
-    if offset < edit.start or (offset == edit.start and not (to_end and edit.start == edit.end)):
-        return offset
-    if offset >= edit.end:
-        return offset + edit.shift
-    return edit.new_end if to_end else edit.start
-
-
 def _offset(source: SourceText, line: int, character: int) -> int:
     starts = source.line_starts
     return len(source.text) if line >= len(starts) else starts[line] + character
-
-
-def _common_prefix(left: str, right: str) -> int:
-    # Halving compares long stretches at once, which is much faster than character by character.
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _common_suffix(left: str, right: str, limit: int) -> int:
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[len(left) - middle : len(left) - low] == right[len(right) - middle : len(right) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -15,7 +15,8 @@ from pathlib import Path
 from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Dismissal, Finding, FindingStatus
 from outpost_lsp.errors import OutpostError, configuration
-from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place, place_all, starts_of_twins
+from outpost_lsp.reviews.edit import edit_between
+from outpost_lsp.reviews.tracking import TrackedFinding, follow, place, place_all, starts_of_twins
 from outpost_lsp.service.dismissing import Dismissals
 from outpost_lsp.service.texts import FileTexts
 from outpost_lsp.service.view import FindingView, Standing, alike

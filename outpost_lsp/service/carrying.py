@@ -33,7 +33,7 @@ from outpost_lsp.harness.gate import Answer, PermissionQuestion
 from outpost_lsp.harness.steering import Steering
 from outpost_lsp.harness.watchdog import Watchdog
 from outpost_lsp.sandbox.environment import allowed_environment
-from outpost_lsp.service.ceilings import Allowance, run_budget
+from outpost_lsp.service.ceilings import Allowance, day_ceiling, run_budget
 from outpost_lsp.service.handle import RunHandle
 from outpost_lsp.service.observing import RunObserver
 from outpost_lsp.service.proof import proved
@@ -130,7 +130,7 @@ async def carry(outpost: Outpost, workspace: Workspace, handle: RunHandle, assig
                 budget=None
                 if assignment.is_replay
                 else run_budget(
-                    Allowance.of(settings.budget.per_run), agent.prices, outpost.day_ceiling(workspace, handle)
+                    Allowance.of(settings.budget.per_run), agent.prices, day_ceiling(outpost, workspace, handle)
                 ),
                 journal=not assignment.is_replay
                 and Journal(

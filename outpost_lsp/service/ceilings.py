@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from outpost_lsp.config.prices import price_table
 from outpost_lsp.config.schema import CeilingSettings
 from outpost_lsp.domain.price import ModelPriceTable, unpriced, usage_cost
 from outpost_lsp.domain.usage import COUNTERS, ZERO, Usage, UsageLimits
@@ -21,6 +23,11 @@ from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.budget import Budget, Ceiling
 from outpost_lsp.storage.identifiers import now_text
 from outpost_lsp.storage.runs import RunStore
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.handle import RunHandle
+    from outpost_lsp.service.outpost import Outpost
+    from outpost_lsp.service.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +158,20 @@ def _unknown_cost(key: str, named: str = "") -> OutpostError:
         f"[budget] {key} is set in money, and what a request cost cannot be told: give every model a price and use "
         f"services that report usage, or set the ceiling in tokens{named}"
     )
+
+
+def day_ceiling(outpost: Outpost, workspace: Workspace, handle: RunHandle) -> DayCeiling | None:
+    """The ceiling of a workspace's day; reached, it ends every other live run of the workspace (BUD-05).
+
+    A replay uses nothing, and has none.
+    """
+    allowance = Allowance.of(workspace.settings.budget.per_day)
+    if not allowance or handle.run.kind == "replay":
+        return None
+
+    def reached(fault: OutpostError) -> None:
+        for other in outpost.live.of(workspace):
+            if other is not handle and other.run.kind != "replay":
+                other.fail(fault)
+
+    return DayCeiling(allowance, workspace.runs, str(workspace.folder), price_table(workspace.settings), reached)

@@ -23,7 +23,7 @@ from outpost_lsp.domain.run import ReviewScope, Run, RunKind, RunStatus
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.harness.steering import ANYONE, Delivery, Target
 from outpost_lsp.sandbox.confinement import probe_confinement
-from outpost_lsp.service.ceilings import Allowance, DayCeiling
+from outpost_lsp.service.ceilings import day_ceiling
 from outpost_lsp.service.cleaning import unknown_run
 from outpost_lsp.service.dispatches import plan_continuation, plan_dispatch, plan_fix, plan_replay
 from outpost_lsp.service.estimates import Estimate
@@ -272,7 +272,7 @@ class Outpost:
         """A place among the runs at work; the run is `preparing` from then on."""
         slots = self._slots_elsewhere if self._goes_elsewhere(workspace) else self.slots
         async with slots.place(lambda: self._most_at_once(workspace)):
-            day = self.day_ceiling(workspace, handle)
+            day = day_ceiling(self, workspace, handle)
             if day is not None and (fault := day.check()) is not None:
                 raise fault
             handle.update(status="preparing")
@@ -317,23 +317,6 @@ class Outpost:
             if run is not None:
                 return workspace, run
         raise unknown_run(run_id, self._ready())
-
-    def day_ceiling(self, workspace: Workspace, handle: RunHandle) -> DayCeiling | None:
-        """The ceiling of this workspace's day; reached, it ends every other live run of the workspace (BUD-05).
-
-        A replay uses nothing, and has none.
-        """
-        allowance = Allowance.of(workspace.settings.budget.per_day)
-        if not allowance or handle.run.kind == "replay":
-            return None
-
-        def reached(fault: OutpostError) -> None:
-            for other in self.live.of(workspace):
-                if other is not handle and other.run.kind != "replay":
-                    other.fail(fault)
-
-        prices = price_table(workspace.settings)
-        return DayCeiling(allowance, workspace.runs, str(workspace.folder), prices, reached)
 
     def timeline(self, run_id: str) -> Timeline:
         """What happened in a run, from its journal; without one, why there is nothing to tell."""

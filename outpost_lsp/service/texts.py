@@ -6,11 +6,17 @@ Files are read when somebody asks, and again when they were written since. Links
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from outpost_lsp.domain.anchor import SourceText
+from outpost_lsp.errors import OutpostError
+from outpost_lsp.worktrees.changes import file_at
+
+if TYPE_CHECKING:
+    from outpost_lsp.service.workspace import Workspace
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024
 
@@ -86,3 +92,16 @@ def _read(file: Path) -> _DiskText:
         return _DiskText(signature, SourceText(file.read_bytes().decode("utf-8", "replace")))
     except OSError:
         return _DiskText(signature, None)
+
+
+async def reviewed_texts(workspace: Workspace, commit: str, paths: Iterable[str]) -> dict[str, str]:
+    """The texts of files as they were reviewed; those that cannot be read are left out."""
+    texts: dict[str, str] = {}
+    for path in paths if commit and workspace.has_repository else ():
+        try:
+            data = await file_at(workspace.repository, commit, path, _LARGEST_FILE)
+        except OutpostError:
+            continue
+        if data is not None:
+            texts[path] = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    return texts

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,29 +25,21 @@ from outpost_lsp.domain.run import Run
 from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.sandbox.landing_record import settle_landings
 from outpost_lsp.service.board import FindingBoard
-from outpost_lsp.service.cleaning import leftovers, remove
 from outpost_lsp.service.interrupted import as_its_journal_tells
 from outpost_lsp.service.reaping import clear_what_the_dead_left
 from outpost_lsp.service.signals import FindingsChanged, Notice, RunChanged
 from outpost_lsp.service.view import Standing
+from outpost_lsp.service.watching import watch
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import RepositoryLayout
 from outpost_lsp.storage.runs import RunStore
-from outpost_lsp.worktrees.changes import file_at
 from outpost_lsp.worktrees.git import Repository, find_repository
 
 if TYPE_CHECKING:
     from outpost_lsp.service.outpost import Outpost
 
 logger = logging.getLogger(__name__)
-
-_LARGEST_SHOWN = 64 * 1024 * 1024
-_WATCH_S = 10.0
-_DISMISSALS_S = 2.0
-"""Somebody waits for what was dismissed elsewhere, and for the end of a date; to look for both is a matter of three files."""
-_AT_ONCE = 100
-"""So many files are looked at before others have their turn."""
 
 
 class Workspace:
@@ -218,7 +209,7 @@ class Workspace:
         ):
             logger.info("run %s was interrupted: its process is gone", run.id)
         self._reaping = asyncio.get_running_loop().create_task(clear_what_the_dead_left(self))
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        self._watching = asyncio.get_running_loop().create_task(watch(self))
         self.tell_refusals()
 
     async def _look_up_confinement(self) -> bool:
@@ -257,31 +248,6 @@ class Workspace:
         if self._reaping is not None:
             await asyncio.wait({self._reaping})
 
-    async def _watch(self) -> None:
-        """What a server does now and then: follow other processes' findings and dismissals and files written outside the
-        editor, which not every client tells of, and forget what nobody needs any more.
-        """
-        tidied = False
-        due = time.monotonic() + _WATCH_S
-        while True:
-            await asyncio.sleep(min(_DISMISSALS_S, _WATCH_S))
-            try:
-                if time.monotonic() < due:
-                    self.board.follow_dismissed()
-                    continue
-                due = time.monotonic() + _WATCH_S
-                self.board.catch_up()
-                for number, path in enumerate(self.board.paths()):
-                    if number % _AT_ONCE == 0:
-                        await asyncio.sleep(0)
-                    self.board.changed_on_disk(path)
-                if not tidied:
-                    # Not at once: a command on the terminal is over before, and leaves tidying to whoever stays.
-                    tidied = True
-                    await remove(self, await leftovers(self))
-            except (OutpostError, OSError) as error:
-                logger.warning("%s: %s", self.folder, error)
-
     def _follow_dismissals(self) -> None:
         shared = self.settings.review.dismissals == "shared" and self.is_trusted and self._repository is not None
         self.board.follow_dismissals(shared=shared)
@@ -312,18 +278,6 @@ class Workspace:
     def journal_path(self, run_id: str) -> Path:
         """Where the journal of a run is."""
         return self.layout.journals / f"{run_id}.jsonl"
-
-    async def reviewed_texts(self, commit: str, paths: Iterable[str]) -> dict[str, str]:
-        """The texts of files as they were reviewed; those that cannot be read are left out."""
-        texts: dict[str, str] = {}
-        for path in paths if commit and self.has_repository else ():
-            try:
-                data = await file_at(self.repository, commit, path, _LARGEST_SHOWN)
-            except OutpostError:
-                continue
-            if data is not None:
-                texts[path] = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        return texts
 
     # Findings
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, find_quote
 from outpost_lsp.domain.finding import Finding, Span, Suggestion, TextReplacement, fingerprint
-from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place, share_left
+from outpost_lsp.reviews.edit import edit_between
+from outpost_lsp.reviews.tracking import TrackedFinding, follow, place, share_left
 
 TEXT = "def first():\n    return 1\n\n\ndef second():\n    value = compute(first)\n    return value\n"
 

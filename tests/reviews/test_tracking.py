@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from outpost_lsp.domain.anchor import Anchor, SourceText, find_quote, quote_places
 from outpost_lsp.domain.finding import Finding
-from outpost_lsp.reviews.tracking import TrackedFinding, edit_between, follow, place, place_all
+from outpost_lsp.reviews.edit import edit_between
+from outpost_lsp.reviews.tracking import TrackedFinding, follow, place, place_all
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 QUOTE = "total = price / count"

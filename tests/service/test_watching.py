@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import pytest
 
 from outpost_lsp.domain.run import ReviewScope
-from outpost_lsp.service import dismissing
-from outpost_lsp.service import workspace as workspaces
+from outpost_lsp.service import dismissing, watching
 from outpost_lsp.service.signals import FindingsChanged
 from outpost_lsp.storage.findings import FindingStore
 from tests.service.conftest import Office
@@ -20,7 +19,7 @@ from tests.support.repositories import RealRepository
 async def test_a_branch_switched_outside_the_editor_is_followed_without_being_told_of_files(
     office: Office, project: RealRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspaces, "_WATCH_S", 0.05)
+    monkeypatch.setattr(watching, "_WATCH_S", 0.05)
     project.write("b.py", "print(undefined_name)\n")
     workspace = await office.workspace(project)
     handle = await office.outpost.review(workspace, ReviewScope(scope="uncommitted"), agent="reviewer")
@@ -43,8 +42,8 @@ async def test_a_branch_switched_outside_the_editor_is_followed_without_being_to
 async def test_what_another_process_dismisses_and_a_date_that_passes_are_followed_sooner_than_files(
     office: Office, project: RealRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspaces, "_WATCH_S", 1_000_000.0)
-    monkeypatch.setattr(workspaces, "_DISMISSALS_S", 0.05)
+    monkeypatch.setattr(watching, "_WATCH_S", 1_000_000.0)
+    monkeypatch.setattr(watching, "_DISMISSALS_S", 0.05)
     project.write("b.py", "print(undefined_name)\n")
     workspace = await office.workspace(project)
     await (await office.outpost.review(workspace, ReviewScope(scope="uncommitted"), agent="reviewer")).wait()
