@@ -150,8 +150,9 @@ class History(Sequence[Message]):
             raise OutpostError("configuration", f"messages: {fault}")
 
     def replace(self, messages: Iterable[Message]) -> None:
-        """Put a compacted history in place of this one; checked before anything changes."""
-        self._messages = list(History(messages))
+        """Put a compacted history in place of this one; checked before anything changes, unless it was already."""
+        checked = messages if isinstance(messages, History) else History(messages)
+        self._messages = list(checked)
         self._wire.clear()
         self._totals.clear()
         self._places.clear()

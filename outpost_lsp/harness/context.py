@@ -30,6 +30,7 @@ SUMMARY_SYSTEM: Final = (
 )
 _SUMMARY_HEADING: Final = "Summary of the earlier conversation:"
 _CUT: Final = re.compile(r"\n\[cut from \d+ characters\]\Z")
+_LONGEST_NOTE: Final = 64
 _CHARACTERS_PER_TOKEN: Final = 4
 _WINDOW_SHARE: Final = 0.7
 
@@ -195,7 +196,8 @@ def _shortened(message: Message, max_characters: int) -> Message:
 def _cut(block: ToolResultBlock, max_characters: int) -> ToolResultBlock:
     if len(block.content) <= max_characters:
         return block
-    earlier = _CUT.search(block.content)
+    # Only the end can hold it; looking through megabytes would take longer than the event loop may stand still.
+    earlier = _CUT.search(block.content, max(len(block.content) - _LONGEST_NOTE, 0))
     if earlier is not None and earlier.start() <= max_characters:
         return block
     note = f"\n[cut from {len(block.content)} characters]"
