@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Final, NoReturn
 
-from outpost_lsp.cluster.resources import BASES_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT
+from outpost_lsp.cluster.resources import BASES_VARIABLE, FOLDER_VARIABLE, SHELL, SLOT, WARM
 from outpost_lsp.cluster.tokens import token_digest
 from outpost_lsp.errors import OutpostError, configuration
 
@@ -40,6 +40,7 @@ def worker(options: argparse.Namespace) -> NoReturn:
     if options.node_ip_address:
         arguments.append(f"--node-ip-address={options.node_ip_address}")
     environment = {
+        **WARM,
         **os.environ,
         FOLDER_VARIABLE: str(_folder(options, "worker")),
         BASES_VARIABLE: str(options.bases << 30),

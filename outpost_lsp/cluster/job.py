@@ -30,6 +30,7 @@ from outpost_lsp.cluster.resources import (
     SHELL,
     SLOT,
 )
+from outpost_lsp.cluster.spares import ask_for_one
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.sandbox.confinement import probe_confinement
 from outpost_lsp.service.job_bases import MOST_BASE_BYTES
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _KEEP_S: Final = 60.0
 _TELL_S: Final = 10.0
+_BEGINNING_S: Final = 1.0
 
 T = TypeVar("T")
 
@@ -113,10 +115,16 @@ class JobActor:
             most_base_bytes=int(os.environ.get(BASES_VARIABLE) or MOST_BASE_BYTES),
             can_confine=needs_shell and (await probe_confinement(path=path)).is_available,
         )
-        self._telling = asyncio.ensure_future(asyncio.to_thread(_tell_place, repository_key(self._owner, self._job)))
+        self._telling = asyncio.ensure_future(self._tell())
         return HostedJob(
             worker, self._job, self._delta, place=_place(), owner=self._owner, gone=self._leave, keep=self._kept
         )
+
+    async def _tell(self) -> None:
+        await asyncio.to_thread(_tell_place, repository_key(self._owner, self._job))
+        # The process of the next run must not hold up the beginning of this one.
+        await asyncio.sleep(_BEGINNING_S)
+        await asyncio.to_thread(ask_for_one)
 
     def _leave(self) -> None:
         self._telling.add_done_callback(lambda _: _end())

@@ -17,3 +17,14 @@ KEEPER: Final = "keeper"
 FOLDER_VARIABLE: Final = "OUTPOST_WORKER_DIR"
 BASES_VARIABLE: Final = "OUTPOST_WORKER_BASE_BYTES"
 CONFIGURATION_VARIABLE: Final = "OUTPOST_CONFIG"
+_IMPORTED: Final = (
+    "outpost_lsp.cluster.job",
+    "outpost_lsp.cluster.keeping",
+    "anyio._backends._asyncio",
+    "httpx",
+    "httpcore",
+    "ray._private.grpc_utils",
+    "ray.core.generated.node_manager_pb2_grpc",
+)
+WARM: Final = {"RAY_enable_worker_prestart": "1", "RAY_preload_python_modules": ",".join(_IMPORTED)}
+"""Has Ray keep processes of a node ready, with what a run needs imported (`spares.py`)."""

@@ -130,6 +130,15 @@ class Cluster:
         except OSError:
             return False
 
+    def node_of(self, pid: int) -> str:
+        """The name of the node that a process of Ray's belongs to; empty for one that is gone."""
+        try:
+            # The node's own program is between the two.
+            started = parent(parent(pid))
+        except OSError:
+            return ""
+        return next((name for name, process in self.processes.items() if process.pid == started), "")
+
     def until_free(self, slots: int) -> None:
         ends_at = time.monotonic() + PATIENCE_S
         while self.health()["free"] != slots:

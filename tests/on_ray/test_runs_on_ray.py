@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from pathlib import Path
 
 from outpost_lsp.domain.run import ReviewScope
@@ -35,6 +37,33 @@ async def test_SO_01_a_review_on_ray_is_as_one_here(cluster: Cluster, office: Of
     ]
     statuses = office.statuses(remote.id)
     assert statuses[-3:] == ["queued", "running", "succeeded"]
+
+
+async def test_a_run_takes_a_process_that_was_ready_and_another_one_is_made_ready(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    cluster.scripted(Answer(silent=True))
+    workspace = await office.workspace(project, cluster.settings())
+    await eventually(lambda: cluster.health()["free"] == SLOTS and len(_nodes_with_spares(cluster)) == len(WORKERS))
+    asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    handle = await office.outpost.run_agent(workspace, "reviewer", "Wait.")
+    await cluster.model.until(lambda: bool(cluster.model.requests))
+    [job] = processes("ray::JobActor")
+    assert _began_at(job) < asked_at
+    await eventually(lambda: cluster.node_of(job) in _nodes_with_spares(cluster))
+    handle.cancel()
+    assert (await handle.wait()).status == "cancelled"
+
+
+def _nodes_with_spares(cluster: Cluster) -> set[str]:
+    """Workers that have a process which carried nothing out yet."""
+    return {name for name in map(cluster.node_of, processes("ray::IDLE")) if name in WORKERS}
+
+
+def _began_at(pid: int) -> float:
+    """By the clock that counts from the machine's start."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def test_SO_02_eight_runs_at_once_lose_and_double_nothing(

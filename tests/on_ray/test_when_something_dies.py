@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -160,6 +163,60 @@ class NoBase:
 
     async def file(self) -> Path:
         raise AssertionError
+
+
+async def test_SO_11_when_the_program_here_is_killed_its_run_ends_there_and_is_interrupted_here(
+    cluster: Cluster, project: RealRepository, tmp_path: Path, private_home: Path
+) -> None:
+    cluster.scripted(Answer(silent=True, times=0))
+    settings = tmp_path / "outpost.toml"
+    settings.write_text(
+        f'default_model = "main"\n[runs]\nexecutor = "ray"\n[runs.ray]\nurl = "{cluster.url}"\nlease_s = 1\n'
+        '[providers.loopback]\nkind = "openai"\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = ""\n'
+        '[models.main]\nprovider = "loopback"\nname = "small"\n'
+    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(private_home),
+        "OUTPOST_CONFIG": str(settings),
+        "OUTPOST_RAY_TOKEN": TOKEN,
+        "OUTPOST_STATE_DIR": str(tmp_path / "state"),
+        "OUTPOST_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    program = (sys.executable, "-m", "outpost_lsp")
+    reviewing = subprocess.Popen([*program, "review", "-C", str(project.path)], env=environment)
+    await eventually(lambda: bool(cluster.model.requests) or reviewing.poll() is not None)
+    reviewing.kill()
+    assert reviewing.wait() == -signal.SIGKILL
+    await eventually(lambda: not processes("ray::JobActor") and cluster.health()["free"] == SLOTS)
+    assert len(cluster.model.requests) == 1
+    told = await asyncio.to_thread(
+        subprocess.check_output, [*program, "runs", "-C", str(project.path), "--json"], env=environment
+    )
+    assert [run["status"] for run in json.loads(told)] == ["interrupted"]
+
+
+async def test_SO_04_a_run_on_a_machine_that_is_killed_is_interrupted_and_its_commands_are_gone(
+    cluster: Cluster, office: Office, project: RealRepository
+) -> None:
+    mark = "sleep 3456.7"
+    cluster.scripted(Answer(calls=[{"name": "shell", "input": {"command": f"{mark} & {mark}"}}], times=0))
+    settings = cluster.settings() | {"agents": {"worker": {"tools": ["shell"]}}, "sandbox": {"shell": "confined"}}
+    workspace = await office.workspace(project, settings)
+    handle = await office.outpost.run_agent(workspace, "worker", "Sleep.")
+    await eventually(lambda: len(running(mark)) == 2)
+    [job] = processes("ray::JobActor")
+    name, node = cluster.node_of(job), parent(job)
+    kill(cluster.processes[name].pid, node, *(pid for pid in processes("ray::") if cluster.node_of(pid) == name))
+    cluster.processes[name].wait()
+    run = await handle.wait()
+    assert run.status == "interrupted"
+    await eventually(lambda: not processes(mark))
+    assert len(cluster.model.requests) == 1
+    # The machine comes back.
+    cluster.start_worker(name)
+    await asyncio.to_thread(cluster.until_log, name, "Ray runtime started")
+    await eventually(lambda: cluster.health()["free"] == SLOTS)
 
 
 async def test_SO_04_a_run_on_a_machine_that_freezes_is_interrupted_in_time(
