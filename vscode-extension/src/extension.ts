@@ -49,7 +49,7 @@ export function activate(extension: ExtensionContext): void {
   const questions = new Questions(askPerson, (count) => {
     status.waitingQuestions(count);
   });
-  const messages = new Messages(showMessage);
+  const messages = new Messages(showMessage, () => keys.wanted());
   const edits = new Edits();
   const starter: Starter = new Starter(() => mine.connection());
   const place = placeOf(extension);
@@ -105,7 +105,7 @@ export function activate(extension: ExtensionContext): void {
     runs,
     timelines,
     texts,
-    new Upkeep({ server: mine, news, findings, runs, status, messages, questions, starter, keys }),
+    new Upkeep({ server: mine, news, findings, runs, status, messages, questions, starter }),
     ...showFindings(findings, findingsTree),
     ...showRuns(runs, runsTree),
     workspace.registerTextDocumentContentProvider(CHANGE_SCHEME, changes),

@@ -22,8 +22,10 @@ export class Messages {
   private waiting: { params: MessageParams; timer: NodeJS.Timeout } | undefined;
   private readonly quiet = new Set<string>();
 
+  /** `wanted` tells the providers whose keys the server asked for in vain. */
   constructor(
     private readonly show: Show,
+    private readonly wanted: () => readonly string[] = () => [],
     private readonly patienceMs = PATIENCE_MS,
   ) {}
 
@@ -49,7 +51,7 @@ export class Messages {
     if (isQuiet) {
       this.dispose();
     } else {
-      this.flush(choicesFor(run));
+      this.flush(choicesFor(run, this.wanted()));
     }
   }
 
@@ -68,10 +70,14 @@ export class Messages {
   }
 }
 
-/** What one may want to do next with a run that ended. */
-export function choicesFor(run: Run): Choice[] {
+/** What one may want to do next with a run that ended; `wanted` are the providers whose keys are missing. */
+export function choicesFor(run: Run, wanted: readonly string[] = []): Choice[] {
   const argument = run.id;
   const choices: Choice[] = [];
+  const provider = run.error?.code === "configuration" ? run.error.details?.["provider"] : undefined;
+  if (typeof provider === "string" && wanted.includes(provider)) {
+    choices.push({ title: "Set API Key…", command: "outpost.ui.setKey", argument: provider });
+  }
   if (run.findings > 0) {
     choices.push({ title: "Show Findings", command: "outpost.findings.focus" });
   }

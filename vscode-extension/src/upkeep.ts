@@ -3,7 +3,7 @@
  * notifications from then on. Nothing asks again and again.
  */
 
-import { commands, window, workspace } from "vscode";
+import { commands, workspace } from "vscode";
 
 import { Coalescer } from "./coalesce";
 import type { FindingStore } from "./findings/store";
@@ -11,7 +11,6 @@ import type { Messages } from "./messages";
 import type { News } from "./news";
 import type { Questions } from "./permissions";
 import type { RunStore } from "./runs/store";
-import type { Keys } from "./secrets";
 import type { Server } from "./server/control";
 import { failureText } from "./server/session";
 import type { Starter } from "./starter";
@@ -29,7 +28,6 @@ export interface Parts {
   readonly messages: Messages;
   readonly questions: Questions;
   readonly starter: Starter;
-  readonly keys: Keys;
 }
 
 export class Upkeep {
@@ -46,7 +44,6 @@ export class Upkeep {
       this.parts.status.agents(agents, reviewer);
     });
   });
-  private readonly toldOfKeys = new Set<string>();
 
   constructor(private readonly parts: Parts) {
     this.subscriptions.push(
@@ -89,9 +86,6 @@ export class Upkeep {
       }),
       news.on("$/outpost/run", ({ run }) => {
         messages.runChanged(run);
-        if (run.error?.code === "configuration") {
-          void this.offerKeys();
-        }
       }),
       news.on("$/outpost/route", (route) => {
         status.routed(route);
@@ -130,23 +124,6 @@ export class Upkeep {
     void this.quietly(async () => {
       runs.replaceAll((await server.request("outpost.runs", { limit: LISTED_RUNS })).runs);
     });
-  }
-
-  /** A run failed for want of a key that the server asked us for. */
-  private async offerKeys(): Promise<void> {
-    const provider = this.parts.keys.wanted().find((name) => !this.toldOfKeys.has(name));
-    if (provider === undefined) {
-      return;
-    }
-    this.toldOfKeys.add(provider);
-    const answer = await window.showInformationMessage(
-      `Outpost has no key for the provider ${provider}.`,
-      "Set API Key…",
-    );
-    if (answer !== undefined) {
-      this.toldOfKeys.delete(provider);
-      await commands.executeCommand("outpost.ui.setKey", provider);
-    }
   }
 
   /** Work that nobody asked for: its failure is logged, not shown. */

@@ -69,6 +69,33 @@ test("a run that nobody asked for is not told when there is nothing to look at",
   );
 });
 
+test("a run that failed for want of a key leads to the box for that key, in the one message that tells of it", () => {
+  const failed: Run = {
+    ...ended,
+    status: "failed",
+    findings: 0,
+    disposition: "none",
+    error: { code: "configuration", message: "the key is missing", details: { provider: "local" } },
+  };
+  const [first, ...others] = choicesFor(failed, ["local"]);
+  assert.deepEqual(first, { title: "Set API Key…", command: "outpost.ui.setKey", argument: "local" });
+  assert.deepEqual(
+    others.map(({ title }) => title),
+    ["Continue"],
+  );
+  // Another key is missing, or none is: what failed is something else.
+  assert.ok(!choicesFor(failed, ["other"]).some(({ title }) => title.startsWith("Set API Key")));
+  assert.ok(!choicesFor(failed).some(({ title }) => title.startsWith("Set API Key")));
+  const shown: string[][] = [];
+  const told = new Messages(
+    (_kind, _text, choices) => shown.push(choices.map(({ title }) => title)),
+    () => ["local"],
+  );
+  told.take({ type: 1, message: "Outpost: failed" });
+  told.runChanged(failed);
+  assert.deepEqual(shown, [["Set API Key…", "Continue"]]);
+});
+
 test("every end of a run leads on", () => {
   const choices = (more: Partial<Run>): string[] =>
     choicesFor({ ...ended, findings: 0, disposition: "none", ...more }).map(({ title }) => title);

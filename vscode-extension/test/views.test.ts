@@ -64,3 +64,57 @@ test("the agents of a run are asked for once, however often the view wants them 
   tell();
   assert.equal((await rows).length, 3);
 });
+
+test("a run whose rows are being read is drawn anew when the editor has them, others at once", async () => {
+  const store = new RunStore(0);
+  const tell: (() => void)[] = [];
+  const tree = new RunsTree(store, {
+    tellAgents: () => new Promise((resolve) => tell.push(resolve)),
+    changedFiles: () => new Promise((resolve) => tell.push(() => resolve([]))),
+  });
+  store.upsert(ended);
+  const drawn: string[][] = [];
+  tree.onDidChangeTreeData((nodes) => {
+    drawn.push((nodes ?? []).map((node) => (node.kind === "run" ? node.id : node.kind)));
+  });
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+  const rows = tree.getChildren(tree.node(ended.id));
+  tree.refresh([ended.id, "other"]);
+  await turn();
+  assert.deepEqual(drawn, [["other"]]);
+  tell.shift()?.();
+  const [, changes] = await rows;
+  assert.deepEqual(drawn, [["other"]]);
+  await turn();
+  assert.deepEqual(drawn, [["other"], [ended.id]]);
+
+  const files = [tree.getChildren(changes), tree.getChildren(changes)];
+  tree.refresh([ended.id]);
+  tell.shift()?.();
+  await files[0];
+  await turn();
+  assert.equal(drawn.length, 2);
+  tell.shift()?.();
+  await files[1];
+  await turn();
+  assert.deepEqual(drawn.slice(2), [[ended.id]]);
+  tree.refresh([ended.id]);
+  assert.equal(drawn.length, 4);
+});
+
+test("a run whose rows could not be read is drawn anew all the same", async () => {
+  const store = new RunStore(0);
+  store.upsert(ended);
+  const tree = new RunsTree(store, {
+    tellAgents: () => Promise.reject(new Error("the server is gone")),
+    changedFiles: () => Promise.resolve([]),
+  });
+  let drawn = 0;
+  tree.onDidChangeTreeData(() => (drawn += 1));
+  const rows = tree.getChildren(tree.node(ended.id));
+  tree.refresh([ended.id]);
+  await assert.rejects(rows, /the server is gone/u);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(drawn, 1);
+});

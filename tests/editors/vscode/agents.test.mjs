@@ -167,7 +167,7 @@ step("a missing key is asked for, kept in the secret storage and given to the se
   await window.widen(520);
   await window.command("Outpost: Coordinate…");
   await window.answer("Have the shop reviewed.");
-  await window.press("no key for the provider local", "Set API Key");
+  await window.press("provider local: the key is missing", "Set API Key");
   await window.picture("key");
   await window.answer(KEY);
   await window.notification("the key of local is saved");

@@ -1,5 +1,6 @@
 /** The view of runs under 200 runs that tell 2,000 events a second: it goes along, and answers whoever uses it. */
 
+import assert from "node:assert/strict";
 import { chmodSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -74,4 +75,6 @@ step("a run that is cancelled from its row ends, and the view shows how all of t
   });
   const [, events, time] = /told (\d+) events in (\d+) ms/u.exec(editor.log());
   console.log(`${events} events in ${time} ms`);
+  const told = await window.notifications();
+  assert.ok(!told.some((one) => one.includes("already registered")), "the editor was given rows that it refused");
 });

@@ -4,14 +4,17 @@
  * Runs with OUTPOST_PLATFORM_VSIX, the package for this platform.
  */
 
+import { execFileSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, describe } from "node:test";
 
 import { Editor, makeRepository, step, writeFiles } from "./editor.mjs";
 
 const { OUTPOST_PLATFORM_VSIX } = process.env;
+/** Where the system's own Python is, beneath whatever environment the tests run in. */
+const ASK_FOR_PYTHON = "import os, sys; print(os.path.realpath(sys._base_executable))";
 let editor;
 let window;
 
@@ -24,8 +27,9 @@ describe("with the package of this platform", { skip: OUTPOST_PLATFORM_VSIX === 
     });
     writeFiles(repository, { "a.py": "def f():\n    return missing\n" });
     // A package index that is nowhere, and a search path on which there is no server.
+    const python = execFileSync("python3", ["-c", ASK_FOR_PYTHON], { encoding: "utf8" }).trim();
     const environment = {
-      PATH: "/usr/bin:/bin",
+      PATH: `/usr/bin:/bin:${dirname(python)}`,
       PIP_INDEX_URL: "http://127.0.0.1:9/simple",
       PIP_CONFIG_FILE: "/dev/null",
     };

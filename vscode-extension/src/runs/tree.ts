@@ -62,6 +62,9 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
   /** One node for each run, since the editor tells nodes apart by identity. */
   private readonly nodes = new Map<string, RunNode>();
   private readonly telling = new Map<string, Promise<void>>();
+  /** How many reads of a run's rows are under way. */
+  private readonly reads = new Map<string, number>();
+  private readonly held = new Set<string>();
 
   constructor(
     private readonly store: RunStore,
@@ -69,12 +72,23 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
     private readonly now: () => number = Date.now,
   ) {}
 
-  /** Show again what changed of some runs; of the whole list for `undefined`. */
+  /**
+   * Show again what changed of some runs; of the whole list for `undefined`.
+   *
+   * A run whose rows are being read waits until the editor has them: it would keep the rows that it gets after a change
+   * apart from those before, and refuse that run's rows from then on, since it knows them already.
+   */
   refresh(ids: readonly string[] | undefined): void {
-    if (ids === undefined) {
+    const ready = ids?.filter((id) => !this.reads.has(id));
+    for (const id of ids ?? []) {
+      if (this.reads.has(id)) {
+        this.held.add(id);
+      }
+    }
+    if (ready === undefined) {
       this.changed.fire(undefined);
-    } else if (ids.length > 0) {
-      this.changed.fire(ids.map((id) => this.node(id)));
+    } else if (ready.length > 0) {
+      this.changed.fire(ready.map((id) => this.node(id)));
     }
     const agents = (ids ?? []).flatMap((id) =>
       [...(this.store.get(id)?.agents.values() ?? [])].map((agent) => agentUri(id, agent.id)),
@@ -114,7 +128,7 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
           return [];
         }
         if (!entry.isTold) {
-          await this.tellAgents(node.id);
+          await this.read(node.id, () => this.tellAgents(node.id));
         }
         const { run } = entry;
         return [
@@ -132,7 +146,7 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
           : childrenOf(entry, node.agentId).map((agent) => ({ kind: "agent", runId: node.runId, agentId: agent.id }));
       }
       case "changes":
-        return (await this.details.changedFiles(node.runId)).map((file) => ({
+        return (await this.read(node.runId, () => this.details.changedFiles(node.runId))).map((file) => ({
           kind: "changed-file",
           runId: node.runId,
           file,
@@ -181,6 +195,26 @@ export class RunsTree implements TreeDataProvider<RunNode>, FileDecorationProvid
       `Route ${text.route(route)}`,
       route.reason === "selected" ? undefined : new ThemeColor("list.warningForeground"),
     );
+  }
+
+  private async read<T>(runId: string, work: () => Promise<T>): Promise<T> {
+    this.reads.set(runId, (this.reads.get(runId) ?? 0) + 1);
+    try {
+      return await work();
+    } finally {
+      // The editor takes rows in before the next turn of the loop.
+      setImmediate(() => {
+        const left = (this.reads.get(runId) ?? 1) - 1;
+        if (left > 0) {
+          this.reads.set(runId, left);
+          return;
+        }
+        this.reads.delete(runId);
+        if (this.held.delete(runId)) {
+          this.refresh([runId]);
+        }
+      });
+    }
   }
 
   /** The view asks again and again while a run is busy; the server is asked once. */
