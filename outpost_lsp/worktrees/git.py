@@ -46,6 +46,7 @@ __all__ = [
     "open_git",
     "resolve_commit",
     "run_git",
+    "unlike_git",
 ]
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024
@@ -123,7 +124,7 @@ async def git_version(environment: Mapping[str, str] | None = None) -> tuple[int
     result = await _run(["version"], hardening.variables(host, ()), None, None, 65_536, 30.0)
     found = re.match(rb"git version (\d+)\.(\d+)", result.stdout)
     if found is None:
-        raise OutpostError("workspace", "The git program in PATH does not say its version; install git 2.38 or newer.")
+        raise unlike_git(host)
     return int(found[1]), int(found[2])
 
 
@@ -212,6 +213,17 @@ def failed(arguments: Sequence[str], result: GitResult, repository: Repository |
     )
 
 
+def unlike_git(environment: Mapping[str, str]) -> OutpostError:
+    """The fault of a program that is called git, as found in the PATH of an environment, and answers otherwise."""
+    program = shutil.which("git", path=environment.get("PATH", os.defpath)) or "git"
+    return OutpostError(
+        "workspace",
+        f"{program} does not answer as git does; put git {'.'.join(map(str, OLDEST_GIT))} or newer in its place, or before "
+        "it in PATH.",
+        {"program": program},
+    )
+
+
 async def _read_settings(repository: Repository) -> None:
     """Read the merged configuration again when a file that it comes from changed since."""
     known: Overrides = repository.overrides
@@ -257,6 +269,12 @@ async def _run(
         name = next(words, "")
         message = f"git {name} took longer than {deadline_s:g} s; sandbox.git_timeout_s raises the limit."
         raise OutpostError("timeout", message) from error
+    if process.is_unknown and not ended.truncated:
+        raise OutpostError(
+            "workspace",
+            "How git ended is unknown: this program ignores the ends of its children or waits for all of them; let it handle "
+            "SIGCHLD as the system does by default.",
+        )
     if ended.status == 128 and directory is not None and ended.stderr.startswith(_NO_FOLDER):
         if not await to_thread.run_sync(directory.is_dir):
             raise OutpostError("workspace", f"The folder {directory} is gone.")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import anyio
 from anyio import to_thread
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.git import Repository, open_git, run_git
+from outpost_lsp.worktrees.git import Repository, open_git, run_git, unlike_git
 from outpost_lsp.worktrees.new_objects import NewObjects
 from outpost_lsp.worktrees.talk import Talk
 
@@ -49,9 +48,9 @@ _Records = dict[bytes, bytes]
 class ObjectReader:
     """Answers for objects from one ``git cat-file --batch``; questions are asked one at a time."""
 
-    def __init__(self, talk: Talk, folder: Path) -> None:
+    def __init__(self, talk: Talk, repository: Repository) -> None:
         self._talk = talk
-        self._folder = folder
+        self._repository = repository
         self._turn = anyio.Lock()
         self._known: dict[str, _Records] = {}
 
@@ -127,16 +126,17 @@ class ObjectReader:
         return await self._answer(oid, limit)
 
     async def _send(self, questions: str) -> None:
-        try:
+        # What has ended may have said something first: the answer tells.
+        with suppress(EOFError):
             await self._talk.send(questions.encode("ascii"))
-        except EOFError as error:
-            raise await self._ended() from error
 
     async def _answer(self, oid: str, limit: int | None) -> tuple[str, bytes, int]:
         try:
             header = (await self._talk.receive_until(b"\n", 1_024)).split()
-            if len(header) != 3:
+            if header[1:] == [b"missing"]:
                 raise OutpostError("workspace", f"The object {oid} is missing in the repository.")
+            if len(header) != 3 or header[0] != oid.encode("ascii") or not header[2].isdigit():
+                raise unlike_git(self._repository.environment)
             size = int(header[2])
             content = bytearray()
             remaining = size
@@ -151,8 +151,8 @@ class ObjectReader:
         return header[1].decode("ascii"), bytes(content if limit is None else content[:limit]), size
 
     async def _ended(self) -> OutpostError:
-        if not await to_thread.run_sync(self._folder.is_dir):
-            return OutpostError("workspace", f"The folder {self._folder} is gone.")
+        if not await to_thread.run_sync(self._repository.top.is_dir):
+            return OutpostError("workspace", f"The folder {self._repository.top} is gone.")
         return OutpostError("workspace", "git cat-file ended while it was asked.")
 
 
@@ -185,7 +185,7 @@ def _inner(tree: _Records, name: bytes) -> str | None:
 async def object_reader(repository: Repository) -> AsyncIterator[ObjectReader]:
     """A reader that lives as long as the context."""
     async with open_git(repository, ["cat-file", "--batch"]) as talk:
-        yield ObjectReader(talk, repository.top)
+        yield ObjectReader(talk, repository)
 
 
 async def write_tree(

@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from outpost_lsp.domain.sandbox import EntryKind, GitResult, Listing
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.worktrees.git import MAX_OUTPUT, Repository, open_git, run_git
+from outpost_lsp.worktrees.git import MAX_OUTPUT, Repository, open_git, run_git, unlike_git
 from outpost_lsp.worktrees.objects import TREE_MODE, Entry, ObjectReader, object_reader
 from outpost_lsp.worktrees.private_index import private_index
 from outpost_lsp.worktrees.repository import ON_DEMAND_MARK
@@ -220,22 +220,27 @@ class _ConvertedReader:
     guess, and the answer ends where git says that it is missing.
     """
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, repository: Repository) -> None:
         self._talk = talk
+        self._repository = repository
 
     async def read(self, oid: str, path: str) -> bytes:
         mark = secrets.token_hex(20).encode("ascii")
         question = b"%s %s\0%s\0" % (oid.encode("ascii"), path.encode("utf-8", "surrogateescape"), mark)
         with anyio.CancelScope(shield=True):
             try:
-                await self._talk.send(question)
+                with suppress(EOFError):
+                    await self._talk.send(question)
                 header = await self._talk.receive_until(b"\n", 65_536)
                 data = b""
-                if not header.endswith(b" missing"):
-                    data = await self._talk.receive_until(b"\n%s missing\n" % mark, 4 * _LARGEST_READ)
+                if not header.startswith(question[: len(oid) + 1]):
+                    raise unlike_git(self._repository.environment)
+                is_missing = header.endswith(b" missing")
+                end = b"%s missing\n" % mark
+                data = await self._talk.receive_until(end if is_missing else b"\n" + end, 4 * _LARGEST_READ)
             except EOFError as error:
                 raise OutpostError("workspace", "git cat-file ended while it was asked.") from error
-        if header.endswith(b" missing"):
+        if is_missing:
             raise OutpostError("workspace", f"The content of {path} is missing in the repository.")
         return data
 
@@ -243,7 +248,7 @@ class _ConvertedReader:
 @asynccontextmanager
 async def _converted_reader(repository: Repository) -> AsyncIterator[_ConvertedReader]:
     async with open_git(repository, ["cat-file", "--batch", "--filters", "-z"]) as talk:
-        yield _ConvertedReader(talk)
+        yield _ConvertedReader(talk, repository)
 
 
 def _with(repository: Repository, key: str, value: str) -> Repository:

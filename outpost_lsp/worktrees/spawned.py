@@ -9,15 +9,17 @@ from types import TracebackType
 from typing import Final
 
 _FIRST_FREE: Final = 3
+_UNKNOWN: Final = 255
 
 
 class Spawned:
     """A process that leads a session of its own, and this side's ends of its pipes; whoever reads them closes them.
 
     `given` is -1 where it reads nothing, `error` where what it says of errors is dropped. `returncode` is as in `subprocess`: `None` until `poll` has seen the end.
+    It is a failure's where `is_unknown`: the application has its children taken away before anyone could ask.
     """
 
-    __slots__ = ("error", "given", "out", "pid", "returncode")
+    __slots__ = ("error", "given", "is_unknown", "out", "pid", "returncode")
 
     def __init__(self, pid: int, given: int, out: int, error: int) -> None:
         self.pid = pid
@@ -25,6 +27,7 @@ class Spawned:
         self.out = out
         self.error = error
         self.returncode: int | None = None
+        self.is_unknown = False
 
     def poll(self) -> int | None:
         """The status if it has ended: negative for a signal."""
@@ -32,8 +35,7 @@ class Spawned:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                # The application has its children taken away by the system; how this one ended nobody knows.
-                self.returncode = 0
+                self.returncode, self.is_unknown = _UNKNOWN, True
             else:
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)

@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees.child import see_through
 from outpost_lsp.worktrees.git import find_repository, run_git, spawn
 from outpost_lsp.worktrees.spawned import Spawned
@@ -65,6 +66,17 @@ async def test_git_is_told_of_the_ends_of_its_helpers_where_the_application_is_n
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert ended.stdout == b"True\n"
+
+
+async def test_an_end_that_nobody_knows_is_not_taken_for_success(tmp_path: Path) -> None:
+    repository = await find_repository(make_repository(tmp_path / "repository", {"a": "a\n"}).path)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(OutpostError, match="How git ended is unknown"):
+            await run_git(repository, ["rev-parse", "HEAD"])
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (await run_git(repository, ["rev-parse", "HEAD"])).status == 0
 
 
 async def test_input_that_is_not_read_is_dropped() -> None:

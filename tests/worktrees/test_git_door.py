@@ -21,6 +21,7 @@ from outpost_lsp.worktrees.changes import change_set, changed_files, patch
 from outpost_lsp.worktrees.git import find_repository, open_git, resolve_commit, run_git
 from outpost_lsp.worktrees.hardening import disarmed, host_environment, parse_configuration, variables
 from outpost_lsp.worktrees.objects import object_reader
+from outpost_lsp.worktrees.on_demand import _converted_reader
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import open_worktree, reap
 from tests.support.repositories import Case, RealRepository, make_repository
@@ -375,3 +376,36 @@ async def test_a_git_to_talk_with_whose_folder_is_gone_says_so(repository: RealR
     with pytest.raises(OutpostError, match=re.escape(f"The folder {repository.path} is gone.")):
         async with object_reader(found) as reader:
             await reader.read(head)
+
+
+async def test_a_program_in_the_place_of_git_is_named_with_the_remedy(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    program, real, host = tmp_path / "git", shutil.which("git"), host_environment()
+    environment = {**host, "PATH": f"{tmp_path}:{host['PATH']}"}
+    told = re.escape(
+        f"{program} does not answer as git does; put git 2.38 or newer in its place, or before it in PATH."
+    )
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    with pytest.raises(OutpostError, match=told):
+        await find_repository(repository.path, environment)
+    program.write_text(f'#!/bin/sh\ncase "$*" in *cat-file*) echo hello blob 5;; *) exec {real} "$@";; esac\n')
+    found = await find_repository(repository.path, environment)
+    oid = repository.git("rev-parse", "HEAD:a.txt")
+    async with object_reader(found) as reader:
+        with pytest.raises(OutpostError, match=told):
+            await reader.read(oid)
+    async with _converted_reader(found) as converted:
+        with pytest.raises(OutpostError, match=told):
+            await converted.read(oid, "a.txt")
+
+
+async def test_what_is_missing_does_not_answer_for_what_is_asked_next(repository: RealRepository) -> None:
+    found = await find_repository(repository.path)
+    oid, absent = repository.git("rev-parse", "HEAD:a.txt"), "1" * 40
+    async with object_reader(found) as reader, _converted_reader(found) as converted:
+        for reading in (reader.read(absent), converted.read(absent, "a.txt")):
+            with pytest.raises(OutpostError, match="is missing in the repository"):
+                await reading
+        assert (await reader.read(oid))[1] == await converted.read(oid, "a.txt") == b"one\ntwo\nthree\n"
