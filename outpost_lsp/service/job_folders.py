@@ -11,25 +11,34 @@ import socket
 from pathlib import Path
 
 from outpost_lsp.storage.owners import process_runs, process_start, this_process
+from outpost_lsp.storage.presence import Presence, is_present, sweep
 
 
-def job_folder(jobs: Path, id: str) -> Path:
-    """The folder of a job that runs in this process; it is not made."""
-    return jobs / _mark(this_process().pid) / id
+def job_folder(jobs: Path, id: str, presence: Presence) -> Path:
+    """The folder of a job that runs in this process, for as long as its presence for `jobs` lasts; it is not made."""
+    return jobs / f"{_mark(this_process().pid)}@{presence.name}" / id
 
 
 def sweep_job_folders(jobs: Path) -> None:
     """Remove what jobs left whose process is dead."""
     prefix = f"{socket.gethostname()}@"
     for folder in jobs.glob("*@*@*"):
-        pid = folder.name.removeprefix(prefix).partition("@")[0]
+        pid, _, rest = folder.name.removeprefix(prefix).partition("@")
         # Another machine may share the folder; whether its processes live cannot be told here.
-        if folder.name.startswith(prefix) and pid.isdecimal() and not _is_of(folder.name, int(pid)):
+        if (
+            folder.name.startswith(prefix)
+            and pid.isdecimal()
+            and not _lasts(jobs, int(pid), rest.partition("@")[2], folder.name)
+        ):
             shutil.rmtree(folder, ignore_errors=True)
+    sweep(jobs)
 
 
-def _is_of(name: str, pid: int) -> bool:
-    return process_runs(pid) and name == _mark(pid)
+def _lasts(jobs: Path, pid: int, presence: str, name: str) -> bool:
+    """Whether the job may still run: a container of the same name does not see its process."""
+    if presence.isalnum():
+        return is_present(jobs, presence)
+    return process_runs(pid) and name.startswith(_mark(pid))
 
 
 def _mark(pid: int) -> str:

@@ -40,6 +40,7 @@ from outpost_lsp.service.handle import run_error
 from outpost_lsp.service.job_bases import MOST_BASE_BYTES, JobBase, JobBases
 from outpost_lsp.service.job_folders import job_folder, sweep_job_folders
 from outpost_lsp.storage.layout import Layout, RepositoryLayout
+from outpost_lsp.storage.presence import Presence
 from outpost_lsp.storage.received import ReceivedConversations
 from outpost_lsp.tools.findings import FindingScope
 from outpost_lsp.worktrees.git import Repository
@@ -124,7 +125,8 @@ class RunningJob:
         """
         job = self._job
         jobs = self._worker._folder / "jobs"
-        place = job_folder(jobs, f"{job.id}-{uuid4().hex[:8]}")
+        presence = await to_thread.run_sync(Presence, jobs)
+        place = job_folder(jobs, f"{job.id}-{uuid4().hex[:8]}", presence)
         try:
             await to_thread.run_sync(sweep_job_folders, jobs)
             await forget_gone(base.store)
@@ -138,6 +140,7 @@ class RunningJob:
                 task.cancel()
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
+                presence.close()
 
     async def _carried(self, store: Repository, place: Path) -> tuple[JobResult, bytes]:
         job, worker = self._job, self._worker

@@ -22,7 +22,7 @@ from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.owners import Owner, owner_in, record_of, this_process
 from outpost_lsp.storage.presence import Presence
 from outpost_lsp.storage.presence import sweep as sweep_presences
-from outpost_lsp.storage.private_files import open_private, private_folder, replace_private, storage_fault, write_all
+from outpost_lsp.storage.private_files import open_private, private_folder, replace_private, written_aside
 
 _log = logging.getLogger(__name__)
 _UNREADABLE_IS_STALE_AFTER_S: Final = 10.0
@@ -137,21 +137,11 @@ def _kernel_lock(path: Path, kind: int, wait_s: float) -> Iterator[None]:
 
 def _create(path: Path, content: bytes) -> bool:
     # Made aside and linked into place: whoever sees the lock sees its whole content.
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.unfinished")
-    descriptor = open_private(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        try:
-            write_all(descriptor, content)
-        finally:
-            os.close(descriptor)
+    with written_aside(path, content) as aside:
         try:
             os.link(aside, path, follow_symlinks=False)
         except FileExistsError:
             return False
-    except OSError as error:
-        raise storage_fault(error, path.parent) from error
-    finally:
-        aside.unlink(missing_ok=True)
     return True
 
 

@@ -27,8 +27,7 @@ class Presence:
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._descriptor = os.open(self._path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+            if hold(self._path, self._descriptor):
                 self.name = self._path.name
         except OSError:
             # Whatever keeps it from being had: the process is then known by its id alone.
@@ -45,6 +44,23 @@ class Presence:
     def __del__(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
+
+
+def hold(path: Path, descriptor: int) -> bool:
+    """Let a file that was just made tell that this process lives, until the descriptor is closed.
+
+    `False` where a sweep came between the making and this. `OSError` where the file system has no locks.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def remove_if_free(path: Path) -> bool:
+    """Remove a file that nobody holds; whether it is gone."""
+    return _is_free(path, remove=True)
 
 
 def is_present(folder: Path, name: str) -> bool:

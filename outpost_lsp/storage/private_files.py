@@ -10,11 +10,13 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from outpost_lsp.errors import OutpostError
-from outpost_lsp.storage.owners import process_runs
+from outpost_lsp.storage.presence import hold, remove_if_free
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -98,17 +100,40 @@ def read_private(path: Path, *, limit: int | None = None) -> bytes:
 
 def replace_private(path: Path, content: bytes) -> None:
     """Write `content` aside and put it in place of `path` in one step."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
-    descriptor = open_private(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        try:
-            write_all(descriptor, content)
-        finally:
-            os.close(descriptor)
+    with written_aside(path, content) as aside:
         aside.replace(path)
+
+
+@contextmanager
+def written_aside(path: Path, content: bytes) -> Iterator[Path]:
+    """A new file beside `path` with the content, for as long as the context lasts: whoever wants it to stay moves it.
+
+    No sweep takes it before that, in whatever container or on whatever machine (LOCK-05). An `OSError` of the block is
+    the folder's fault.
+    """
+    aside, descriptor = _made_aside(path)
+    try:
+        write_all(descriptor, content)
+        yield aside
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise storage_fault(error, path.parent) from error
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _made_aside(path: Path) -> tuple[Path, int]:
+    while True:
+        aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
+        descriptor = open_private(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            if hold(aside, descriptor):
+                return aside, descriptor
+        except OSError:
+            # No locks here, so no sweep takes anything either.
+            return aside, descriptor
+        os.close(descriptor)
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -120,13 +145,7 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 def sweep_unfinished(folder: Path) -> int:
     """Remove what a dead process was writing aside in `folder`; the count of files removed."""
-    removed = 0
-    for path in folder.glob(f".*{UNFINISHED_SUFFIX}"):
-        owner = path.name.removesuffix(UNFINISHED_SUFFIX).rpartition(".")[2].partition("-")[0]
-        if owner.isdecimal() and not process_runs(int(owner)):
-            path.unlink(missing_ok=True)
-            removed += 1
-    return removed
+    return sum(remove_if_free(path) for path in folder.glob(f".*{UNFINISHED_SUFFIX}"))
 
 
 def storage_fault(error: OSError, folder: Path) -> OutpostError:

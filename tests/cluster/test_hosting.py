@@ -12,6 +12,7 @@ from outpost_lsp.cluster.hosting import HostedJob
 from outpost_lsp.domain.job import JobRecord
 from outpost_lsp.service.job_folders import job_folder, sweep_job_folders
 from outpost_lsp.service.job_worker import JobWorker
+from outpost_lsp.storage.presence import Presence
 from tests.cluster.conftest import until
 
 
@@ -61,12 +62,19 @@ async def test_SO_03_a_job_that_was_cancelled_gives_its_place_back_at_once(tmp_p
 
 
 def test_what_a_killed_job_left_is_swept_and_what_a_running_one_has_is_not(tmp_path: Path) -> None:
-    mine = job_folder(tmp_path, "one")
-    mine.mkdir(parents=True)
-    host, pid, _ = mine.parent.name.split("@")
-    dead = [f"{host}@{2**22 + 1}@0123", f"{host}@{pid}@another-start"]
-    kept = [f"elsewhere@{2**22 + 1}@0123", mine.parent.name]
-    for name in (*dead, kept[0]):
-        (tmp_path / name / "one").mkdir(parents=True)
-    sweep_job_folders(tmp_path)
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == sorted(kept)
+    jobs = tmp_path / "jobs"
+    presence, gone = Presence(jobs), Presence(jobs)
+    mine = job_folder(jobs, "one", presence)
+    host, pid, start, _ = mine.parent.name.split("@")
+    dead = [f"{host}@{2**22 + 1}@0123", f"{host}@{pid}@another-start", job_folder(jobs, "two", gone).parent.name]
+    gone.close()
+    # The last one is a container's of the same name, whose process is not seen from here.
+    kept = [f"elsewhere@{2**22 + 1}@0123", mine.parent.name, f"{host}@{pid}@{start}"]
+    kept.append(f"{host}@{2**22 + 1}@0123@{presence.name}")
+    for name in (*dead, *kept):
+        (jobs / name / "one").mkdir(parents=True)
+    sweep_job_folders(jobs)
+    assert sorted(folder.name for folder in jobs.iterdir()) == sorted(kept)
+    presence.close()
+    sweep_job_folders(jobs)
+    assert sorted(folder.name for folder in jobs.iterdir()) == sorted([kept[0], kept[2]])

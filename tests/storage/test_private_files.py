@@ -24,6 +24,7 @@ from outpost_lsp.storage.private_files import (
     read_private,
     replace_private,
     sweep_unfinished,
+    written_aside,
 )
 from outpost_lsp.storage.runs import RunStore
 from tests.storage.test_findings import a_finding
@@ -127,10 +128,16 @@ def test_reading_is_bounded(tmp_path: Path) -> None:
 
 def test_a_sweep_removes_what_dead_processes_left_half_written(tmp_path: Path) -> None:
     (tmp_path / f".a.json.{2**22 + 1}-0123.unfinished").write_text("")
-    (tmp_path / f".b.json.{os.getpid()}-0123.unfinished").write_text("")
+    # The id of a process that died may be another's by now.
+    (tmp_path / f".a.json.{os.getpid()}-4567.unfinished").write_text("")
     (tmp_path / "c.json").write_text("")
+    with written_aside(tmp_path / "b.json", b"{}") as aside:
+        # As it looks to a container or machine that shares the folder and has no such process.
+        elsewhere = aside.rename(tmp_path / f".b.json.{2**22 + 1}-0123.unfinished")
+        assert sweep_unfinished(tmp_path) == 2
+        assert sorted(path.name for path in tmp_path.iterdir()) == [elsewhere.name, "c.json"]
     assert sweep_unfinished(tmp_path) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f".b.json.{os.getpid()}-0123.unfinished", "c.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
 def test_WS_03_linked_worktrees_share_a_repositorys_folder_but_not_their_findings(tmp_path: Path) -> None:
