@@ -122,6 +122,10 @@ def _runs(desk: Desk, params: shapes.RunsParams, _: Token | None) -> Result | Aw
 async def _show(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Result:
     await desk.all_ready()
     workspace, run = desk.outpost.find_run(params.run_id)
+    if run.status == "interrupted":
+        # Only then is it known whether it changed something.
+        await workspace.cleared()
+        run = desk.outpost.find_run(run.id)[1]
     told = await asyncio.to_thread(desk.outpost.timeline, run.id)
     shown = {"opened": await desk.show(workspace, run, "report.md")} if params.open else {}
     return {

@@ -182,3 +182,20 @@ async def test_a_killed_server_leaves_an_interrupted_run(changed: RealRepository
         await server.initialize(changed.path)
         [run] = (await server.command("outpost.runs", {"status": "interrupted"}))["runs"]
         assert run["finishedAt"]
+
+
+async def test_U_14_what_a_killed_run_changed_is_shown_from_the_first_moment(
+    repository: RealRepository, service: ModelServer
+) -> None:
+    service.add(Answer(calls=[{"name": "write_file", "input": {"path": "new.txt", "content": "new\n"}}]))
+    service.add(Answer(text="on and on", hang_after=2))
+    async with running_server() as server:
+        await server.initialize(repository.path, options={"settings": settings_for(service)})
+        begun = await server.command("outpost.dispatch", {"agent": "fixer", "brief": "Do it."})
+        await service.until(lambda: service.open_connections == 1 and len(service.requests) == 2)
+        server.process.kill()
+        await server.process.wait()
+    async with running_server() as server:
+        await server.initialize(repository.path)
+        shown = (await server.command("outpost.show", {"runId": begun["run"]["id"]}))["run"]
+        assert (shown["status"], shown["disposition"], shown["changes"]["files"]) == ("interrupted", "pending", 1)
