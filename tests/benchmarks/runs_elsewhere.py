@@ -3,8 +3,8 @@
     tests/on_ray/run.sh PYTHON tests/benchmarks/runs_elsewhere.py [--job-s 20] [--jobs 16]
 
 `PYTHON` has the extras `dev` and `ray`. Prints, with the goal of each: overhead of a job whose base is warm, latency from
-the worker to the editor, 16 jobs on two workers against one, what the configured executor adds to an import, and bytes
-sent to bytes edited.
+the worker to the editor, 16 jobs on two workers against one, how many runs can begin in a second, what the configured
+executor adds to an import, and bytes sent to bytes edited.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from outpost_lsp.remote.jobs import RemoteJob
 from outpost_lsp.service.outpost import Outpost
 from outpost_lsp.service.workspace import Workspace
 from outpost_lsp.storage.layout import Layout
-from tests.on_ray.conftest import SLOTS, TOKEN, Cluster
+from tests.on_ray.conftest import SLOTS, TOKEN, Cluster, processes
 from tests.support.model_answers import Answer
 from tests.support.model_server import ModelServer
 from tests.support.repositories import RealRepository, make_repository
@@ -126,6 +126,22 @@ async def all_jobs_s(cluster: Cluster, folder: Path, project: RealRepository, jo
         return time.perf_counter() - began
 
 
+async def start_rates(cluster: Cluster, folder: Path, project: RealRepository, jobs: int = 24) -> tuple[float, float]:
+    """Starts a second: of these cores, which carry everything; and of the head's store alone, by what it computes."""
+    cluster.scripted(Answer(text="Done.", times=0))
+    [store] = processes("gcs/gcs_server")
+    async with opened(folder, project, cluster.settings()) as (outpost, workspace):
+        before, began = computed_s(store), time.perf_counter()
+        await asyncio.gather(*(one_job(outpost, workspace) for _ in range(jobs)))
+        return jobs / (time.perf_counter() - began), jobs / (computed_s(store) - before)
+
+
+def computed_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    user, system = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 async def bytes_sent(cluster: Cluster, folder: Path, project: RealRepository) -> tuple[int, int]:
     """Of a delta, and of the files that were edited: twenty changed ones and three new ones."""
     cluster.scripted(Answer(text="Done.", times=0))
@@ -172,6 +188,11 @@ def import_ratio(folder: Path, samples: int = 60) -> tuple[float, float]:
     return middle[remote] / middle[local], middle[same] / middle[local]
 
 
+def told(text: str) -> None:
+    """A figure, and how busy the machine was in the last minute."""
+    print(f"{text} [load {os.getloadavg()[0]:.1f}]")
+
+
 async def measure(folder: Path, jobs: int, job_s: float) -> None:
     project = make_repository(
         folder / "project",
@@ -187,22 +208,24 @@ async def measure(folder: Path, jobs: int, job_s: float) -> None:
         # Both workers have the base before anything is measured.
         await all_jobs_s(cluster, folder, project, SLOTS, 1.0)
         two = await all_jobs_s(cluster, folder, project, jobs, job_s)
-        print(f"{jobs} jobs of {job_s:g} s: {one:.1f} s on one worker, {two:.1f} s on two: {one / two:.2f} (goal 1.8)")
+        told(f"{jobs} jobs of {job_s:g} s: {one:.1f} s on one worker, {two:.1f} s on two: {one / two:.2f} (goal 1.8)")
         there, here = await overhead_s(cluster, folder, project)
-        print(f"one job: {there:.2f} s there, {here:.2f} s here: {there - here:.2f} s more (goal 1.0)")
+        told(f"one job: {there:.2f} s there, {here:.2f} s here: {there - here:.2f} s more (goal 1.0)")
         found = sorted(await latencies_ms(cluster, folder, project))
         p50, p99 = found[len(found) // 2], found[len(found) * 99 // 100]
-        print(
+        told(
             f"latency of {len(found)} events: p50 {p50:.0f} ms, p99 {p99:.0f} ms: {p99 / WINDOW_MS:.1f} windows (goal 3)"
         )
+        here_rate, head_rate = await start_rates(cluster, folder, project)
+        told(f"starts a second: {here_rate:.1f} on this machine; a head alone would carry {head_rate:.0f}")
         sent, edited = await bytes_sent(cluster, folder, project)
-        print(f"delta {sent} bytes for {edited} edited: {sent / edited:.2f} (goal 1)")
+        told(f"delta {sent} bytes for {edited} edited: {sent / edited:.2f} (goal 1)")
     print_import_ratio(folder)
 
 
 def print_import_ratio(folder: Path) -> None:
     ratio, astray = import_ratio(folder)
-    print(f"import, executor ray to local: {ratio:.3f} (goal 1.02), local to local: {astray:.3f}")
+    told(f"import, executor ray to local: {ratio:.3f} (goal 1.02), local to local: {astray:.3f}")
 
 
 def main() -> None:
