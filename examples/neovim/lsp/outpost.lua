@@ -8,7 +8,8 @@ local function tell(name)
   end
 end
 
--- How a run ended is told in one line that fits, so that nobody has to press Enter; warnings and errors stay whole.
+-- How a run ended is told in one line that fits, so that nobody has to press Enter; warnings and errors stay whole. A line
+-- that is too long loses its middle: the run is named at its beginning, what came of it at its end.
 local function show_message(fault, params, context)
   if params.type < 3 then
     return vim.lsp.handlers["window/showMessage"](fault, params, context)
@@ -16,7 +17,9 @@ local function show_message(fault, params, context)
   local line = params.message:gsub("%s+", " ")
   local room = math.max(20, vim.o.columns - 15)
   if vim.fn.strdisplaywidth(line) > room then
-    line = vim.fn.strcharpart(line, 0, room - 1) .. "…"
+    local head, length = math.floor(room / 3), vim.fn.strchars(line)
+    local tail = room - 1 - head
+    line = vim.fn.strcharpart(line, 0, head) .. "…" .. vim.fn.strcharpart(line, length - tail, tail)
   end
   vim.api.nvim_echo({ { line } }, true, {})
   return vim.NIL

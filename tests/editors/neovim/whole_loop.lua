@@ -123,6 +123,13 @@ check("a long title is cut to one line, with the agent at its end",
   vim.fn.strdisplaywidth(headline) == vim.api.nvim_win_get_width(window) and headline:find("…  .coordinator.$") ~= nil)
 vim.api.nvim_win_close(window, true)
 titled.title = title
+local long = "Outpost: Fix app.py:3: " .. ("a long title "):rep(10) .. ": nothing was changed"
+vim.lsp.config.outpost.handlers["window/showMessage"](nil, { type = 3, message = long })
+local told = vim.split(vim.trim(vim.fn.execute("messages")), "\n")
+told = told[#told]
+check("a long message says which run it is about and what came of it, in one line",
+  vim.startswith(told, "Outpost: Fix app.py:3") and vim.endswith(told, ": nothing was changed")
+    and vim.fn.strdisplaywidth(told) < vim.o.columns)
 
 -- An agent that writes: diff and apply.
 local client = require("outpost.client")
