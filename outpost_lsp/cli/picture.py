@@ -165,7 +165,7 @@ def duration_text(milliseconds: int) -> str:
 
 def cost_text(cost: Cost, *, short: bool = False, unknown: str = "cost unknown") -> str:
     """A cost; an incomplete one is a lower bound, and one of which nothing is known says so."""
-    if not cost.complete and not cost.amount:
+    if not cost.is_known:
         return "?" if short else unknown
     amount = f"{cost.amount:.4f}"
     sign = {"USD": "$", "EUR": "€"}.get(cost.currency, "")

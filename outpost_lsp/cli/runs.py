@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from outpost_lsp.cli.costs import costed
 from outpost_lsp.cli.lane_text import lane_rows
@@ -23,7 +24,7 @@ from outpost_lsp.domain.markdown import one_line, visible
 from outpost_lsp.domain.run import Run
 from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import configuration
-from outpost_lsp.protocol.records import run_json
+from outpost_lsp.protocol.records import cost_json, run_json
 from outpost_lsp.protocol.uris import uri_of
 from outpost_lsp.service.timeline_shape import Route, Step, Subagent, Timeline
 from outpost_lsp.service.workspace import Workspace
@@ -105,11 +106,15 @@ def found_run(workspace: Workspace, text: str) -> Run:
     raise configuration(f"run: there is no run {text!r} in this repository (see outpost-lsp runs)")
 
 
-def shown_json(run: Run, timeline: Timeline) -> dict[str, object]:
+def shown_json(run: Run, timeline: Timeline) -> dict[str, Any]:
     """The run and its timeline, in the protocol's form."""
     told = timeline.to_json()
     for one in (*told["steps"], *told["usage"]):
         one["usage"] = {"cached": 0, "complete": True} | one["usage"]
+    costs = [*(step.cost for step in timeline.steps), *(used.cost for used in timeline.usage)]
+    for cost, one in zip(costs, (*told["steps"], *told["usage"]), strict=True):
+        if cost_json(cost) is None:
+            one.pop("cost", None)
     return {"run": run_json(run, uri_of), **told}
 
 

@@ -53,6 +53,11 @@ class Cost(Record):
     currency: str
     complete: bool
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the amount says anything: an incomplete zero is an unknown cost, not a free one."""
+        return self.complete or self.amount > 0
+
 
 class Run(Record):
     """A dispatch, as the editor, the terminal and the store know it."""

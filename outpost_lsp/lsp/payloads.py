@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outpost_lsp.domain.usage import UsageLimits
-from outpost_lsp.protocol.records import usage_json
+from outpost_lsp.protocol.records import cost_json, usage_json
 from outpost_lsp.service.signals import Routed, SubagentChanged, Used
 
 
@@ -42,7 +42,7 @@ def usage_event_json(signal: Used) -> dict[str, Any]:
             {"agent": state.agent, "limits": _limits_json(state.limits), "used": usage_json(state.used)}
             for state in signal.budgets
         ],
-        "cost": None if signal.cost is None else signal.cost.to_json(),
+        "cost": cost_json(signal.cost),
     }
     return _without_absent(body)
 

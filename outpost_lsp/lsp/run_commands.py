@@ -11,7 +11,7 @@ from outpost_lsp.harness.steering import ANYONE
 from outpost_lsp.lsp.commands import when_ready
 from outpost_lsp.lsp.reporter import REQUEST, Request
 from outpost_lsp.protocol import commands as shapes
-from outpost_lsp.protocol.records import usage_json
+from outpost_lsp.protocol.records import cost_json, usage_json
 from outpost_lsp.service.handle import RunHandle
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ async def _show(desk: Desk, params: shapes.ViewParams, _: Token | None) -> Resul
         "steps": [_step_json(step) for step in told.steps],
         "subagents": [subagent.to_json() for subagent in told.subagents],
         "routes": [route.to_json() for route in told.routes],
+        **({} if told.untold is None else {"untold": told.untold}),
         **shown,
     }
 
@@ -168,7 +169,10 @@ class request:  # noqa: N801 - reads as a statement
 
 
 def _step_json(step: Step) -> Result:
-    return step.to_json() | {"usage": usage_json(step.usage)}
+    body = step.to_json() | {"usage": usage_json(step.usage)}
+    if cost_json(step.cost) is None:
+        body.pop("cost", None)
+    return body
 
 
 HANDLERS: Final[dict[str, Handler]] = {

@@ -115,7 +115,7 @@ class Run(Record):
     usage: Usage = Field(
         description="the whole dispatch: every step, subagent, routing decision and summary, each counted once"
     )
-    cost: Cost | None = Field(default=None, description="only when prices are configured")
+    cost: Cost | None = Field(default=None, description="only when prices are configured and something of it is known")
     models: list[str] = Field(description="the models that really answered")
     findings: int = Field(description="how many findings it published")
     rejected: int = Field(description="how many reported findings were refused: their quote or path does not exist")
@@ -174,8 +174,8 @@ def usage_json(usage: counted.Usage) -> dict[str, Any]:
 
 
 def cost_json(cost: domain.Cost | None) -> dict[str, Any] | None:
-    """A cost on the wire."""
-    return None if cost is None else cost.to_json()
+    """A cost on the wire; `None` for one of which nothing is known, since nobody may take it for 0."""
+    return cost.to_json() if cost is not None and cost.is_known else None
 
 
 def run_json(run: domain.Run, spell: Spell, scope: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -183,6 +183,8 @@ def run_json(run: domain.Run, spell: Spell, scope: dict[str, Any] | None = None)
     body = run.to_json()
     body["workspace"] = spell(Path(run.workspace))
     body["usage"] = usage_json(run.usage)
+    if cost_json(run.cost) is None:
+        body.pop("cost", None)
     if scope is not None:
         body["scope"] = scope
     elif run.scope is not None:

@@ -12,7 +12,7 @@ from outpost_lsp.cli.html import page
 from outpost_lsp.cli.lane_text import lane_rows
 from outpost_lsp.cli.lanes import lanes_of
 from outpost_lsp.cli.picture import cost_text, duration_text
-from outpost_lsp.cli.runs import shown_text
+from outpost_lsp.cli.runs import shown_json, shown_text
 from outpost_lsp.cli.terminal import Paint
 from outpost_lsp.domain.price import ModelPriceTable
 from outpost_lsp.domain.run import Cost, Run
@@ -225,6 +225,11 @@ def test_PRICE_04_what_is_unknown_is_never_shown_as_zero() -> None:
     assert cost_text(Cost(amount=0.5, currency="USD", complete=False)) == "at least 0.5000 USD"
     assert cost_text(Cost(amount=0, currency="EUR", complete=True), short=True) == "€0.0000"
     assert "$0.0000" not in "".join(shown().texts)
+    told = shown_json(run(cost=unknown.cost), TOLD)
+    costs = [one.get("cost") for key in ("steps", "usage") for one in told[key]]
+    assert all(cost is None or cost["amount"] for cost in costs), costs
+    assert any(costs)
+    assert "cost" not in told["run"]
 
 
 @pytest.mark.parametrize("usage", [Usage(input=320, output=30, complete=False), Usage(input=320, output=30)])

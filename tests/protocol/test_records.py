@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from outpost_lsp.domain import finding as found
 from outpost_lsp.domain import run as ran
 from outpost_lsp.domain.usage import Usage as Counted
+from outpost_lsp.lsp.payloads import usage_event_json
 from outpost_lsp.protocol.positions import split_lines
 from outpost_lsp.protocol.records import Finding, Run, Usage, finding_json, run_json, usage_json
 from outpost_lsp.protocol.uris import uri_of
+from outpost_lsp.service.signals import Used
 
 
 def _run(**changes: object) -> ran.Run:
@@ -71,6 +74,17 @@ def test_a_finished_run_carries_its_error_cost_and_changes() -> None:
     assert body["cost"] == {"amount": 0.5, "currency": "USD", "complete": False}
     assert body["changes"] == {"files": 1, "insertions": 2, "deletions": 3}
     Run.model_validate(body)
+
+
+def test_PRICE_04_a_cost_of_which_nothing_is_known_is_left_out_and_never_sent_as_zero() -> None:
+    unknown = ran.Cost(amount=0, currency="USD", complete=False)
+    tokens = Counted(input=1, output=1)
+    used = Used("r", "reviewer", None, 1, "model", "unpriced", tokens, tokens, (), unknown)
+    free = ran.Cost(amount=0, currency="USD", complete=True)
+    assert "cost" not in run_json(_run(cost=unknown), uri_of)
+    assert "cost" not in usage_event_json(used)
+    assert run_json(_run(cost=free), uri_of)["cost"]["complete"] is True
+    assert usage_event_json(replace(used, cost=free))["cost"]["amount"] == 0
 
 
 def test_a_finding_is_placed_in_the_encoding_of_the_reader() -> None:

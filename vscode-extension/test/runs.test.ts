@@ -162,6 +162,9 @@ test("what today cost is the sum of today's runs, without replays", () => {
     USD: { amount: 0.0125, complete: false },
     EUR: { amount: 1, complete: true },
   });
+  const { cost: _, ...unpriced } = ended;
+  begin({ ...unpriced, id: "5", startedAt });
+  assert.equal(store.today(now).costs.get("EUR")?.complete, false, "what nobody knows the cost of is not free");
 });
 
 test("the timeline of an earlier run tells its agents, their routes and tokens", () => {

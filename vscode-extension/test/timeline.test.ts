@@ -122,6 +122,10 @@ test("the head says what came of the run, and offers what can be done with it", 
     ["showChanges", "apply", "discard", "continue"],
   );
   assert.ok(head.facts.includes("1 file +2 −3 pending"));
+  assert.deepEqual(headView(ended, usage, 0, "its journal is empty").notes, [
+    ...ended.notes,
+    "No steps to show: its journal is empty",
+  ]);
   assert.deepEqual(actionsOf({ ...ended, status: "running" }), ["steer", "cancel"]);
   assert.deepEqual(actionsOf({ ...ended, disposition: "applied" }), ["showChanges", "reopen", "continue"]);
 });

@@ -148,6 +148,7 @@ class ShowResult(Record):
     steps: list[dict[str, Any]]
     subagents: list[dict[str, Any]]
     routes: list[dict[str, Any]]
+    untold: str | None = Field(default=None, description="why there is no step in it, in a sentence for people")
     opened: bool | None = Field(default=None, description="whether the editor shows the report, when that was asked")
 
 

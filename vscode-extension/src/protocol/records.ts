@@ -170,6 +170,7 @@ export interface ShowResult {
   readonly steps: readonly Step[];
   readonly subagents: readonly Subagent[];
   readonly routes: readonly Route[];
+  readonly untold?: string;
 }
 
 const LIVE: ReadonlySet<RunStatus> = new Set(["queued", "preparing", "running", "waiting"]);

@@ -193,6 +193,7 @@ export class RunStore {
   /** What the runs that began on the day of `now` used; replays ask no model and are left out. */
   today(now: Date): { usage: Usage; costs: Map<string, { amount: number; complete: boolean }> } {
     let usage: Usage = { input: 0, cached: 0, output: 0, complete: true };
+    let isWhole = true;
     const costs = new Map<string, { amount: number; complete: boolean }>();
     for (const { run } of this.entries.values()) {
       if (run.kind === "replay" || day(new Date(run.startedAt)) !== day(now)) {
@@ -205,7 +206,13 @@ export class RunStore {
           amount: known.amount + run.cost.amount,
           complete: known.complete && run.cost.complete,
         });
+      } else if (run.usage.input + run.usage.output > 0 || !run.usage.complete) {
+        // What nobody knows the cost of is not free: the sums are the least that it was.
+        isWhole = false;
       }
+    }
+    for (const [currency, { amount, complete }] of costs) {
+      costs.set(currency, { amount, complete: complete && isWhole });
     }
     return { usage, costs };
   }

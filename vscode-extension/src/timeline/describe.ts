@@ -7,7 +7,12 @@ import type { ActionId, CallView, HeadView, StepView } from "./view";
 
 const MOST = 20_000;
 
-export function headView(run: Run, usage: readonly (readonly [string, string])[], now: number): HeadView {
+export function headView(
+  run: Run,
+  usage: readonly (readonly [string, string])[],
+  now: number,
+  untold?: string,
+): HeadView {
   return {
     title: run.title,
     status: text.status(run),
@@ -25,7 +30,7 @@ export function headView(run: Run, usage: readonly (readonly [string, string])[]
       run.id,
     ].filter((fact) => fact !== ""),
     error: run.error === undefined ? "" : `${run.error.code}: ${run.error.message}`,
-    notes: run.notes,
+    notes: isLive(run) || untold === undefined ? run.notes : [...run.notes, `No steps to show: ${untold}`],
     answer: cut(run.text ?? ""),
     usage,
     actions: actionsOf(run).map((id) => ({ id, title: TITLES[id] })),

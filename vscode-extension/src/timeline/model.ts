@@ -20,6 +20,8 @@ export interface ShownStep {
 
 export class TimelineModel {
   run: Run;
+  /** Why there is no step, while there is none. */
+  untold: string | undefined;
   private steps = new Map<string, Step>();
   private subagents = new Map<string, Subagent>();
   private routes = new Map<string, Route>();
@@ -34,6 +36,7 @@ export class TimelineModel {
   /** Take an answer of `outpost.show` for the whole truth. */
   tell(told: ShowResult): void {
     this.run = told.run;
+    this.untold = told.untold;
     this.subagents = new Map(told.subagents.map((subagent) => [subagent.id, subagent]));
     this.routes = new Map(told.routes.map((route) => [stepKey(route.subagentId, route.step), route]));
     this.steps = new Map();

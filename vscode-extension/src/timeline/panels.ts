@@ -199,7 +199,7 @@ class Timeline {
   }
 
   private head(model: TimelineModel, steps: readonly ShownStep[]): ReturnType<typeof headView> {
-    return headView(model.run, usageByAgent(steps), Date.now());
+    return headView(model.run, usageByAgent(steps), Date.now(), steps.length === 0 ? model.untold : undefined);
   }
 
   private send(message: ToPage): void {
