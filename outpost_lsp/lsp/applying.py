@@ -50,6 +50,8 @@ class EditorLanding:
         """Why the editor declined."""
         self.left_changed: tuple[str, ...] = ()
         """What the editor had changed already when it gave up; empty after one that undoes what it began."""
+        self.still_open: tuple[str, ...] = ()
+        """Files that became folders and are open; no request of the protocol closes them."""
 
     async def present(self, path: str) -> Present:
         """What stands at a path now: the open buffer's text, as it would be on disk, else the disk's bytes."""
@@ -79,6 +81,8 @@ class EditorLanding:
         taken_back = [_inverse(one, await mode_on_disk(top, one.moved_from or one.path)) for one in reversed(by_disk)]
         await land(top, by_disk, records=records)
         if not by_editor or await self._apply(by_editor):
+            is_open = [path for path in sorted(turns) if self._document(path) is not None]
+            self.still_open = tuple([one for one in is_open if (await present_on_disk(top, one)).kind == "directory"])
             return True
         await land(top, taken_back, records=records)
         self.left_changed = tuple([one.path for one in by_editor if await self._stands(one)])

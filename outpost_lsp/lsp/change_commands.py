@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.lsp.documents import decoded
+from outpost_lsp.lsp.outcome import MESSAGE_TYPES
 from outpost_lsp.lsp.run_commands import answer_run, request
 from outpost_lsp.protocol import commands as shapes
 from outpost_lsp.service import results
@@ -39,6 +40,9 @@ async def _apply(desk: Desk, params: shapes.ApplyParams, token: Token | None) ->
         )
         much = "not all was applied" if landing.left_changed else "nothing was applied"
         ended("done" if outcome.applied else much)
+    for path in landing.still_open:
+        text = f"{one_line(path)} is a folder now and still open as a file: close it unsaved."
+        desk.reporter.message(MESSAGE_TYPES["warning"], text)
     conflicts = [{"path": one.path, "reason": one.reason} for one in outcome.conflicts]
     if landing.reason:
         conflicts.append({"path": "", "reason": f"{much}: {landing.reason}"})

@@ -242,6 +242,8 @@ async def test_a_file_that_becomes_a_folder_is_applied_in_one(
         assert outcome["applied"] is True
         assert (repository.path / "a.txt/deep/inside.txt").read_text() == "in\n"
         assert (repository.path / "new.txt").read_text() == "new\n"
+        told = await server.notification("window/showMessage", lambda params: "a folder now" in params["message"])
+        assert told == {"type": 2, "message": "a.txt is a folder now and still open as a file: close it unsaved."}
         assert not list(repository.path.rglob(".outpost-*"))
 
 
