@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from outpost_lsp.config.faults import Place
 from outpost_lsp.config.merge import leaves
+from outpost_lsp.config.refused_agents import without_refused_agents
 from outpost_lsp.config.toml_lines import Path
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.identifiers import now_text
@@ -126,7 +127,11 @@ def allowed(
         judges.append(_programs)
     if place == "workspace" and not is_trusted:
         judges.append(_Untrusted(base))
-    return _filtered(tree, judges)
+    kept, refused = _filtered(tree, judges)
+    if place == "workspace" and not is_trusted:
+        taken = without_refused_agents(tree, kept, base)
+        refused += [(path, f"{TRUSTED_ONLY}, so it has no agent {name}") for path, name in taken]
+    return kept, refused
 
 
 def _filtered(tree: Mapping[str, Any], judges: list[Judge]) -> tuple[dict[str, Any], list[Refusal]]:

@@ -324,3 +324,60 @@ def test_the_hash_is_of_the_settings_and_not_of_their_order() -> None:
     assert settings_digest({"a": 1, "b": {"c": 2}}) == settings_digest({"b": {"c": 2}, "a": 1})
     assert settings_digest({"a": 1}) != settings_digest({"a": 2})
     assert settings_digest(None) == settings_digest({})
+
+
+OUTSIDE = """
+[review]
+agent = "outside"
+max_findings = 7
+[agents.outside]
+description = "a program"
+command = ["touch", "x"]
+[agents.steady]
+candidates = ["fixer", "outside"]
+on = ["quota"]
+[agents.other]
+candidates = ["fixer", "reviewer"]
+on = ["quota"]
+[agents.mine]
+description = "mine"
+subagents = ["reviewer", "unknown-to-you"]
+[agents.unknown-to-you]
+model = "unheard"
+"""
+
+
+def test_SEC_15_what_rests_on_a_refused_agent_is_refused_with_it_and_the_rest_of_the_file_counts(
+    tmp_path: Path,
+) -> None:
+    result = loaded(tmp_path, OUTSIDE)
+    assert result.faults == ()
+    assert {refusal.key: refusal.message for refusal in result.refused} == {
+        "agents.outside.command": "the folder is not trusted",
+        "agents.unknown-to-you.model": "the folder is not trusted",
+        "agents.steady.candidates": "the folder is not trusted, so it has no agent outside",
+        "agents.mine.subagents": "the folder is not trusted, so it has no agent unknown-to-you",
+        "review.agent": "the folder is not trusted, so it has no agent outside",
+    }
+    assert all(refusal.origin.line is not None for refusal in result.refused)
+    assert {"mine", "other"} <= result.settings.agents.keys()
+    assert {"outside", "steady", "unknown-to-you"}.isdisjoint(result.settings.agents)
+    assert (result.settings.review.agent, result.settings.review.max_findings) == ("reviewer", 7)
+    assert result.settings.agents["mine"].subagents == ()
+
+
+def test_a_refused_agent_takes_the_candidates_of_an_agent_of_yours_with_it_and_not_the_agent(tmp_path: Path) -> None:
+    text = 'agents.outside.command = ["touch", "x"]\nagents.fixer = { candidates = ["guarded", "outside"], on = ["quota"] }'
+    result = loaded(tmp_path, text)
+    assert result.faults == ()
+    assert [refusal.key for refusal in result.refused] == ["agents.outside.command", "agents.fixer.candidates"]
+    assert result.settings == loaded(tmp_path, "").settings
+
+
+def test_in_a_trusted_folder_an_external_candidate_is_one(tmp_path: Path) -> None:
+    text = (
+        'agents.outside.command = ["touch", "x"]\nagents.steady = { candidates = ["fixer", "outside"], on = ["quota"] }'
+    )
+    result = loaded(tmp_path, text, trusted=True)
+    assert (result.faults, result.refused) == ((), ())
+    assert result.settings.agents["steady"].candidates == ("fixer", "outside")
