@@ -130,6 +130,8 @@ def _made_aside(path: Path) -> tuple[Path, int]:
         try:
             if hold(aside, descriptor):
                 return aside, descriptor
+        except BlockingIOError:
+            pass  # A sweep has just opened it, and takes it away.
         except OSError:
             # No locks here, so no sweep takes anything either.
             return aside, descriptor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -15,6 +16,7 @@ import pytest
 
 from outpost_lsp.domain.message import user
 from outpost_lsp.errors import OutpostError
+from outpost_lsp.storage import presence, private_files
 from outpost_lsp.storage.conversations import ConversationStore
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import Layout, folder_name
@@ -138,6 +140,27 @@ def test_a_sweep_removes_what_dead_processes_left_half_written(tmp_path: Path) -
         assert sorted(path.name for path in tmp_path.iterdir()) == [elsewhere.name, "c.json"]
     assert sweep_unfinished(tmp_path) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_a_file_that_a_sweep_has_just_opened_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Path] = []
+
+    def hold(path: Path, descriptor: int) -> bool:
+        if held:
+            return presence.hold(path, descriptor)
+        held.append(path)
+        seen = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(seen, fcntl.LOCK_EX | fcntl.LOCK_NB)  # What a sweep does before it removes the file.
+            path.unlink()
+            return presence.hold(path, descriptor)
+        finally:
+            os.close(seen)
+
+    monkeypatch.setattr(private_files, "hold", hold)
+    replace_private(tmp_path / "a.json", b"{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert len(held) == 1
 
 
 def test_WS_03_linked_worktrees_share_a_repositorys_folder_but_not_their_findings(tmp_path: Path) -> None:
