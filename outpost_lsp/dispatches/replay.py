@@ -101,9 +101,10 @@ class ReplayedTurns:
             self._observation.emit(WarningEvent(message=told))
         return text
 
-    def _diverged(self, kind: str, expected: Any, actual: Any) -> None:
+    def _diverged(self, kind: str, expected: Any, actual: Any, told: str = "") -> None:
         details = {"kind": kind, "turn": self._number, "expected": expected, "actual": actual}
-        fault = OutpostError("replay", f"the replay differs from its recording in the {kind}", details)
+        where = "what is unrecorded" if kind == "unrecorded" else f"the {kind}"
+        fault = OutpostError("replay", f"the replay differs from its recording in {where}{told}", details)
         if self._agent.divergence == "fail":
             raise fault
         self._observation.emit(WarningEvent(message=fault.message))
@@ -117,7 +118,7 @@ class ReplayedTurns:
                 self._observation.emit(WarningEvent(message=_NO_CHANGES_RECORDED))
             return
         if recorded.get("unavailable") is not None:
-            self._diverged("unrecorded", None, recorded["unavailable"])
+            self._diverged("unrecorded", None, recorded["unavailable"], f": {recorded['unavailable']}")
             return
         if await sandbox.rebuild(recorded, self._diverged):
             return

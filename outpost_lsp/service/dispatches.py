@@ -18,6 +18,7 @@ from outpost_lsp.domain.anchor import SourceText
 from outpost_lsp.domain.finding import Finding, Span
 from outpost_lsp.domain.markdown import one_line
 from outpost_lsp.domain.run import Run
+from outpost_lsp.domain.wording import count_of
 from outpost_lsp.errors import configuration
 from outpost_lsp.harness.cancellation import breathe
 from outpost_lsp.models.rule_based.assignment import FixOrder, fix_block
@@ -180,6 +181,11 @@ async def plan_replay(outpost: Outpost, workspace: Workspace, run_id: str) -> Pl
         raise configuration(f"runId: run {run_id} has no journal any more", field="runId")
     records = await to_thread.run_sync(lambda: list(read_journal(path)))
     agent = ReplayAgent(records)
+    if agent.commits is None and agent.error is None and run.changes is not None and run.changes.files:
+        # Its record knows of changes that the journal cannot make again: to end without them would be another run.
+        files = count_of(run.changes.files, "file")
+        why = f"the run changed {files}; its journal was kept with `[runs] replayable = false`, or its end is missing"
+        agent.commits = {"unavailable": why}
     brief = next(str(record.event.get("text", "")) for record in records if record.kind == "prompt")
     return PlannedReplay(outpost=outpost, workspace=workspace, run=run, agent=agent, brief=brief)
 
