@@ -78,7 +78,9 @@ def _command(commands: Any, name: str, summary: str, *, options: Sequence[str] =
         name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
     )
     if "folder" in options:
-        command.add_argument("-C", dest="folder", metavar="DIR", default=".", help="work as if started in DIR")
+        command.add_argument(
+            "-C", dest="folder", metavar="DIR", type=_given, default=".", help="work as if started in DIR"
+        )
     if "settings" in options:
         command.add_argument(
             "--set",
@@ -170,7 +172,9 @@ def _add_audit(commands: Any) -> None:
     )
     audit.add_argument("list", metavar="LIST", help="a file with a folder a line")
     audit.add_argument("--yes", "-y", action="store_true", help="agree to what the reviews cost")
-    audit.add_argument("--output", metavar="DIR", default="audit", help="where the reports go (default: audit)")
+    audit.add_argument(
+        "--output", metavar="DIR", type=_given, default="audit", help="where the reports go (default: audit)"
+    )
     audit.add_argument(
         "--fail-on",
         choices=SEVERITY_FLOORS,
@@ -188,7 +192,9 @@ def _add_executor(command: argparse.ArgumentParser) -> None:
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=FORMATS, default="text", help="how findings are printed (default: text)")
-    command.add_argument("--output", metavar="FILE", help="write the findings there instead of standard output")
+    command.add_argument(
+        "--output", metavar="FILE", type=_given, help="write the findings there instead of standard output"
+    )
     command.add_argument(
         "--fail-on",
         choices=SEVERITY_FLOORS,
@@ -228,7 +234,9 @@ def _add_run_commands(commands: Any) -> None:
         commands, "report", "pack what a bug report about a run needs, without keys and texts", options=here
     )
     report.add_argument("run", metavar="RUN")
-    report.add_argument("--output", metavar="FILE", help="where the bundle goes (default: your state folder)")
+    report.add_argument(
+        "--output", metavar="FILE", type=_given, help="where the bundle goes (default: your state folder)"
+    )
     show = _command(commands, "show", "what happened in a run, step by step", options=here)
     show.add_argument("run", metavar="RUN")
     form = show.add_mutually_exclusive_group()

@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
+from outpost_lsp.cli.report import refuse_output
 from outpost_lsp.cli.review import reported
 from outpost_lsp.cli.session import followed, run_async
 from outpost_lsp.domain.run import ReviewScope
@@ -41,6 +42,7 @@ SETTINGS: Final[dict[str, Any]] = {
 
 def demo(options: argparse.Namespace) -> int:
     """Show a review of the sample repository; the exit status is that of a review."""
+    refuse_output(options.output)
     with tempfile.TemporaryDirectory(prefix="outpost-demo-") as folder:
         return run_async(lambda: _demo(options, Path(folder)))
 

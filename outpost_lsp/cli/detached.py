@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from outpost_lsp.cli.report import refuse_output
 from outpost_lsp.cli.review import ended_status, reported
 from outpost_lsp.cli.runs import found_run
 from outpost_lsp.cli.session import followed, opened, run_async
@@ -14,6 +15,7 @@ from outpost_lsp.service.handle import RunHandle
 
 def collect(options: argparse.Namespace) -> int:
     """Wait for a detached review, record it here and report what it found; the exit status is a review's."""
+    refuse_output(options.output)
     known: frozenset[str] = frozenset()
     if options.baseline is not None:
         # Reading reports is for those who have one.

@@ -10,8 +10,11 @@ from outpost_lsp.worktrees.repository import discover
 
 def workspace_folder(folder: Path) -> Path:
     """The top of the repository around a folder; the folder itself where there is none."""
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
+    try:
+        what = "" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
+    except OSError as error:
+        what = f"cannot be looked at ({error.strerror})"
+    if what:
         raise configuration(f"{folder} {what}; name an existing folder")
     try:
         absolute = folder.absolute()

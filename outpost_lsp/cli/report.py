@@ -6,12 +6,14 @@ text that was reviewed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +25,7 @@ from outpost_lsp.domain.finding import Finding, Severity, severity_at_least
 from outpost_lsp.domain.markdown import visible
 from outpost_lsp.domain.record import Record
 from outpost_lsp.domain.run import Run
-from outpost_lsp.errors import configuration
+from outpost_lsp.errors import OutpostError, configuration
 from outpost_lsp.protocol import records
 from outpost_lsp.protocol.positions import split_lines, without_line_end
 from outpost_lsp.protocol.records import finding_json, run_json
@@ -102,7 +104,22 @@ def write_report(
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        _replace(Path(output), text)
+        _replace(output, text)
+
+
+def refuse_output(output: str | None) -> None:
+    """Raise when a report cannot be written there: told before a run, which may cost money, not after it."""
+    if output is None:
+        return
+    path = Path(os.path.realpath(output))
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not _is_written_into(path):
+            with _aside(path):
+                pass
+    except OSError as error:
+        raise _unwritable(output, error) from error
 
 
 def has_findings_at(findings: Sequence[Finding], floor: Severity | Literal["never"]) -> bool:
@@ -139,18 +156,37 @@ def _json(run: Run, findings: Sequence[Finding], files: ReviewedFiles, top: Path
     }
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(output: str, text: str) -> None:
+    path = Path(os.path.realpath(output))
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
+        if _is_written_into(path):
+            path.write_text(text, "utf-8")
+            return
+        with _aside(path) as file:
+            file.write_text(text, "utf-8")
             mask = os.umask(0)
             os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+            file.chmod(0o666 & ~mask)
+            file.replace(path)
     except OSError as error:
-        raise configuration(f"--output {path}: {error.strerror or error}") from error
+        raise _unwritable(output, error) from error
+
+
+def _is_written_into(path: Path) -> bool:
+    """Whether it is a pipe or a device, such as /dev/null: a file put in its place would break what others do with it."""
+    return path.exists() and not path.is_file()
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """An empty file beside `path`, gone at the end unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _unwritable(output: str, error: OSError) -> OutpostError:
+    return configuration(f"--output {output}: {error.strerror or error}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from outpost_lsp.cli.report import ReviewedFiles, has_findings_at, write_report
+from outpost_lsp.cli.report import ReviewedFiles, has_findings_at, refuse_output, write_report
 from outpost_lsp.cli.session import followed, opened, run_async
 from outpost_lsp.cli.status import CANCELLED, DONE, FAILED, FOUND
 from outpost_lsp.cli.terminal import is_interactive
@@ -28,6 +28,7 @@ def review(options: argparse.Namespace) -> int:
     known: frozenset[str] = frozenset()
     if options.detach:
         refuse_report_options(options)
+    refuse_output(options.output)
     if options.baseline is not None:
         # Reading reports is for those who have one.
         from outpost_lsp.cli.baseline import read_baseline

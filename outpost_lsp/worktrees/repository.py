@@ -131,7 +131,11 @@ def discover(folder: Path, environment: Mapping[str, str]) -> Repository:
     if is_git_directory(asked):
         raise OutpostError("workspace", f"{folder} is a bare repository; open a checkout or a worktree of it instead.")
     for top in (asked, *asked.parents):
-        git_dir = _git_directory(top)
+        try:
+            git_dir = _git_directory(top)
+        except OSError as error:
+            message = f"{top / '.git'} cannot be read: {error.strerror}; check the permissions of {top}."
+            raise OutpostError("workspace", message) from error
         if git_dir is not None:
             relative = asked.relative_to(top).as_posix()
             prefix = "" if relative == "." else relative

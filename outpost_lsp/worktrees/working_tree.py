@@ -252,12 +252,16 @@ async def why_not_taken(repository: Repository, path: str) -> str | None:
 
 
 def _why_not_taken(top: Path, path: str) -> str | None:
+    full = top / path
+    try:
+        mode = full.lstat().st_mode
+    except OSError:
+        return None  # It is not there, or no file can have that name.
     if _ordinary(top, [os.fsencode(path)])[0]:
-        full = top / path
-        if full.is_dir() and not full.is_symlink() and not os.access(full, os.R_OK | os.X_OK):
+        if stat.S_ISDIR(mode) and not os.access(full, os.R_OK | os.X_OK):
             return f"{path} may not be read by this user; check the permissions of the folder"
         return None
-    if stat.S_ISREG((top / path).lstat().st_mode):
+    if stat.S_ISREG(mode):
         return f"{path} may not be read by this user; check the permissions of the file"
     return f"{path} is neither a file nor a folder, so there is no text to review"
 

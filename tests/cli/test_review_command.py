@@ -13,6 +13,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from outpost_lsp.cli.report import ReviewedFiles, refuse_output, write_report
+from outpost_lsp.domain.run import Run
+from outpost_lsp.errors import OutpostError
 from outpost_lsp.storage.findings import FindingStore
 from outpost_lsp.storage.layout import Layout
 from tests.cli.conftest import PATIENCE_S, Program, wait_until
@@ -178,6 +181,37 @@ def test_an_output_that_cannot_be_written_is_wrong_usage(program: Program, proje
     ended = program("review", "-q", "--output", "missing/folder/report.txt", cwd=project.path)
     assert ended.status == 2
     assert "--output missing/folder/report.txt" in ended.err
+    assert program("runs", "--json", cwd=project.path).json == [], "it is told before anything was spent"
+
+
+def test_an_output_that_is_a_folder_is_refused_and_a_pipe_or_a_link_is_kept(tmp_path: Path) -> None:
+    run = Run(
+        id="1",
+        kind="review",
+        agent="reviewer",
+        title="A review",
+        workspace="/w",
+        status="succeeded",
+        started_at="2026-01-01T00:00:00Z",
+    )
+
+    def write(output: Path) -> None:
+        refuse_output(str(output))
+        write_report(run, [], ReviewedFiles(tmp_path, {}), top=tmp_path, form="text", output=str(output))
+
+    with pytest.raises(OutpostError, match="Is a directory"):
+        write(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        write(pipe)
+        assert reader.read() == "No findings.\n"
+    assert pipe.is_fifo()
+    (tmp_path / "link").symlink_to("there.txt")
+    write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there.txt").read_text() == "No findings.\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there.txt"]
 
 
 WRONG = {
@@ -193,11 +227,16 @@ WRONG = {
     ("--format", "xml"): "--format",
     ("--set", "runs.concurrency"): "--set",
     ("-C", "/no/such/folder"): "/no/such/folder",
+    # A name that no file can have.
+    ("-C", "a" * 300): "cannot be looked at (File name too long); name an existing folder",
+    ("b" * 300,): "b in what is reviewed",
     # What a script's unset variable leaves.
     ("",): "PATH: it is empty",
     ("--base", ""): "--base: it is empty",
     ("--commit", ""): "--commit: it is empty",
     ("--agent", ""): "--agent: it is empty",
+    ("-C", ""): "-C: it is empty",
+    ("--output", ""): "--output: it is empty",
     ("--patch", ""): "--patch: it is empty; give it a value, or leave it out",
 }
 

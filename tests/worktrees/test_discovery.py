@@ -62,6 +62,12 @@ async def test_a_missing_folder_a_file_and_a_plain_folder_are_refused_in_one_sen
     assert "not in a git repository" in await refusal(tmp_path / "plain")
 
 
+async def test_a_git_folder_that_cannot_be_looked_at_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / ".git").symlink_to("a" * 300)  # Permissions would not stop root.
+    told = f"{tmp_path / '.git'} cannot be read: File name too long; check the permissions of {tmp_path}."
+    assert await refusal(tmp_path) == told
+
+
 async def test_a_bare_repository_is_refused_by_name(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
     assert "bare repository" in await refusal(tmp_path / "bare")
