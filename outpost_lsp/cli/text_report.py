@@ -52,7 +52,9 @@ def summary_line(findings: Sequence[Finding], paint: Paint) -> str:
 
 def _finding(finding: Finding, lines: Sequence[str], width: int, paint: Paint) -> Iterator[str]:
     span = finding.span
-    place = paint(f"{visible(finding.path)}:{span.start_line + 1}:{span.start_character + 1}", BOLD)
+    # A name with a line break must not pass for the beginning of another finding.
+    path = visible(finding.path).replace("\n", "\\u{000A}")
+    place = paint(f"{path}:{span.start_line + 1}:{span.start_character + 1}", BOLD)
     yield f"{place}: {paint(finding.severity, *_COLOURS[finding.severity])}: {visible(finding.title)}"
     yield from _excerpt(finding, lines, width, paint)
     for paragraph in plain(finding.detail).strip().split("\n"):

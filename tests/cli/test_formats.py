@@ -89,6 +89,11 @@ def test_control_and_direction_characters_are_spelled_out_for_a_terminal() -> No
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\U000e0041]", shown)
 
 
+def test_a_name_with_a_line_break_cannot_pass_for_another_finding() -> None:
+    shown = report(finding(path="a\nb.py:1:1: error: made up"), ["one", "two", "    value = 1"])
+    assert shown[0] == "a\\u{000A}b.py:1:1: error: made up:3:5: error: Name is not defined"
+
+
 def test_the_summary_counts_by_severity_worst_first() -> None:
     severities: list[Severity] = ["hint", "error", "warning", "error", "information"]
     found = [finding(severity=severity) for severity in severities]
