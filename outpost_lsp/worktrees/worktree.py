@@ -104,19 +104,23 @@ class Worktree:
             await self.on_demand.fill()
 
     async def close(self, *, keep: bool) -> None:
-        """Let go of the worktree: with `keep` it stays locked and registered, else it is gone from view on return."""
+        """Let go of the worktree: with `keep` it stays locked and registered, else it is gone from view on return.
+
+        A cancellation waits for that, since nobody could close it a second time.
+        """
         if self.is_closed:
             return
         self.is_closed = True
-        if self.on_demand is not None:
-            await self.on_demand.aclose()
-        if self.hold is not None:
-            self.hold.close()
-        if keep:
-            return
-        await remove_worktree(self.origin, self.directory)
-        for folder in self.companions:
-            await to_thread.run_sync(discard, folder)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP_S):
+            if self.on_demand is not None:
+                await self.on_demand.aclose()
+            if self.hold is not None:
+                self.hold.close()
+            if keep:
+                return
+            await remove_worktree(self.origin, self.directory)
+            for folder in self.companions:
+                await to_thread.run_sync(discard, folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,18 @@ async def test_a_cancelled_opening_leaves_nothing(repository: RealRepository, tm
         assert not (tmp_path / "trees" / "run").exists()
 
 
+async def test_a_worktree_whose_closing_is_cancelled_is_gone_all_the_same(
+    repository: RealRepository, tmp_path: Path
+) -> None:
+    found = await find_repository(repository.path)
+    with anyio.CancelScope() as scope:
+        worktree = await open_worktree(found, repository.head, tmp_path / "trees", run_id="run")
+        scope.cancel()
+        await worktree.close(keep=False)
+    assert registered(repository) == []
+    assert not (tmp_path / "trees" / "run").exists()
+
+
 @pytest.mark.parametrize("run_id", ["", "../x", "a/b", ".trash", "-x", "a\nb", "x" * 200])
 async def test_a_run_id_that_is_no_plain_name_is_refused(
     repository: RealRepository, tmp_path: Path, run_id: str
