@@ -52,7 +52,10 @@ __all__ = [
 MAX_OUTPUT: Final = 16 * 1024 * 1024
 OLDEST_GIT: Final = (2, 38)
 _CLEAN_UP_S = 10.0
-_HALF_MADE = re.compile(r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)")
+_HALF_MADE = re.compile(
+    r"(failed to read|unable to read|could not open) .*/worktrees/[^/]+/(commondir|gitdir|HEAD)"
+    r"|Invalid path '.*/worktrees/[^/]+'"
+)
 """Git ends before it does anything when it meets a worktree that another process is just registering or removing."""
 _HALF_MADE_S = 5.0
 _NO_FOLDER = b"fatal: cannot change to"

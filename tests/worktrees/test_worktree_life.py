@@ -15,6 +15,7 @@ import pytest
 from outpost_lsp.errors import OutpostError
 from outpost_lsp.worktrees import worktree as worktree_module
 from outpost_lsp.worktrees.git import Repository, find_repository
+from outpost_lsp.worktrees.hardening import host_environment
 from outpost_lsp.worktrees.registration import Owner, owner_of, start_time, this_process
 from outpost_lsp.worktrees.snapshot import take_snapshot
 from outpost_lsp.worktrees.worktree import open_worktree, reap
@@ -130,6 +131,34 @@ async def test_REL_12_several_processes_open_worktrees_of_one_repository_at_once
     gone = await reap(found, tmp_path / "trees")
     assert sorted(each.run_id for each in gone if each.state == "removed") == [f"{number}-0" for number in range(4)]
     assert registered(repository) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "failed to read /somewhere/.git/worktrees/other/commondir: Success",
+        "Invalid path '/somewhere/.git/worktrees/other': No such file or directory",
+        "could not create directory of '.git/worktrees/run': No such file or directory",
+    ],
+)
+async def test_REL_12_a_worktree_of_another_process_that_goes_meanwhile_does_not_keep_one_from_being_made(
+    repository: RealRepository, tmp_path: Path, words: str
+) -> None:
+    # Nobody can time this: what git says then is said once by a program in its place.
+    told, program, host = tmp_path / "told", tmp_path / "program" / "git", host_environment()
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *"worktree add"*) if [ ! -e {told} ]; then : >{told}; echo "fatal: {words}" >&2; exit 128; fi ;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    environment = {**host, "PATH": f"{program.parent}:{host['PATH']}"}
+    found = await find_repository(repository.path, environment)
+    worktree = await open_worktree(found, repository.head, tmp_path / "trees", run_id="run")
+    assert told.exists()
+    assert registered(repository) == [str(tmp_path / "trees" / "run")]
+    await worktree.close(keep=False)
 
 
 async def test_REL_13_a_lock_of_somebody_else_is_waited_for_and_left(
